@@ -1,0 +1,4 @@
+//! receipted: business operations behind Kafka take effect once, and the doubtful ones are listed.
+
+pub mod protocol;
+pub mod store;

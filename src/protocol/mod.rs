@@ -1,0 +1,17 @@
+//! Every rule, and nothing that touches the world: no async, clock, randomness, I/O or log. Drivers perform.
+//!
+//! Owns identity, the state of an operation, the decision about a delivery, what may settle a doubt, and the machine that carries
+//! records through a partition. Does not own storage, handlers or Kafka.
+
+pub mod change;
+pub mod decision;
+pub mod doubt;
+pub mod fingerprint;
+pub mod key;
+pub mod known;
+pub mod note;
+pub mod outcome;
+pub mod park;
+pub mod policy;
+pub mod receipt;
+pub mod time;

@@ -1,0 +1,270 @@
+//! Owns what is known about one operation: a growing set of notes, and the state that is computed from it. Order, repetition and
+//! merging do not change the state (DESIGN 3). It does not decide what to do; `decision` does.
+
+use super::note::{Admission, Applied, AttemptId, Doubt, DoubtReason, Fact, Reference, Ruling, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the store holds about an operation. Only ever added to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Receipt {
+    admissions: BTreeMap<AttemptId, Admission>,
+    facts: BTreeMap<AttemptId, BTreeSet<Fact>>,
+    doubts: BTreeMap<AttemptId, Doubt>,
+    verdicts: BTreeSet<Verdict>,
+}
+
+/// The state of an operation: a function of its receipt alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State<'a> {
+    /// Nothing is known.
+    New,
+    /// These attempts may have had their effect and nobody has proved either way.
+    InDoubt(BTreeSet<AttemptId>),
+    /// The effect happened.
+    Applied(&'a Applied),
+    /// Refused for good; no attempt can have had the effect.
+    Rejected(&'a str),
+    /// Every earlier attempt certainly had no effect.
+    Retryable,
+}
+
+impl State<'_> {
+    /// The name that listings use.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::InDoubt(_) => "in_doubt",
+            Self::Applied(_) => "applied",
+            Self::Rejected(_) => "rejected",
+            Self::Retryable => "retryable",
+        }
+    }
+
+    /// Applied or rejected.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Self::Applied(_) | Self::Rejected(_))
+    }
+}
+
+/// One statement about what an attempt did, from a fact or a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Applied,
+    Rejected,
+    Nothing,
+}
+
+/// How often the outside world changed for one operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Effects {
+    /// The different references.
+    pub references: BTreeSet<Reference>,
+    /// Attempts that were applied without a reference.
+    pub unnamed: BTreeSet<AttemptId>,
+}
+
+impl Effects {
+    /// Effects beyond the first that certainly happened: different references.
+    #[must_use]
+    pub fn extra_certain(&self) -> usize {
+        self.references.len().saturating_sub(1)
+    }
+
+    /// Effects beyond the first that may have happened: applied attempts without a reference beside another.
+    #[must_use]
+    pub fn extra_suspected(&self) -> usize {
+        (self.references.len() + self.unnamed.len()).saturating_sub(1) - self.extra_certain()
+    }
+}
+
+impl Receipt {
+    /// Adds an admission. The same attempt is admitted once; a second note of it changes nothing.
+    pub fn admit(&mut self, attempt: AttemptId, admission: Admission) {
+        self.admissions.entry(attempt).or_insert(admission);
+    }
+
+    /// Adds a fact.
+    pub fn learn(&mut self, attempt: AttemptId, fact: Fact) {
+        self.facts.entry(attempt).or_default().insert(fact);
+    }
+
+    /// Adds a doubt. The first reason of an attempt stays.
+    pub fn doubt(&mut self, attempt: AttemptId, doubt: Doubt) {
+        self.doubts.entry(attempt).or_insert(doubt);
+    }
+
+    /// Adds a verdict.
+    pub fn rule(&mut self, verdict: Verdict) {
+        self.verdicts.insert(verdict);
+    }
+
+    /// Adds everything that `other` knows: a set union.
+    pub fn join(&mut self, other: &Self) {
+        for (attempt, admission) in &other.admissions {
+            self.admit(*attempt, admission.clone());
+        }
+        for (attempt, fact) in other.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (attempt, fact))) {
+            self.learn(*attempt, fact.clone());
+        }
+        for (attempt, doubt) in &other.doubts {
+            self.doubt(*attempt, doubt.clone());
+        }
+        self.verdicts.extend(other.verdicts.iter().cloned());
+    }
+
+    /// How many notes it holds. The set only grows, so that equal counts of one operation mean the same set.
+    #[must_use]
+    pub fn notes(&self) -> usize {
+        self.admissions.len() + self.facts.values().map(BTreeSet::len).sum::<usize>() + self.doubts.len() + self.verdicts.len()
+    }
+
+    /// The state: the first line of DESIGN 3 that holds.
+    #[must_use]
+    pub fn state(&self) -> State<'_> {
+        if let Some(applied) = self.applied() {
+            return State::Applied(applied);
+        }
+        let undecided = self.undecided();
+        if !undecided.is_empty() {
+            return State::InDoubt(undecided);
+        }
+        if let Some(reason) = self.rejection() {
+            return State::Rejected(reason);
+        }
+        if self.admissions.is_empty() && self.facts.is_empty() && self.verdicts.is_empty() {
+            return State::New;
+        }
+        State::Retryable
+    }
+
+    /// Admitted attempts without fact or verdict, also of an applied operation (*superseded, unproved*).
+    #[must_use]
+    pub fn undecided(&self) -> BTreeSet<AttemptId> {
+        self.admissions.keys().copied().filter(|attempt| self.said(*attempt).next().is_none()).collect()
+    }
+
+    /// Undecided attempts whose doubt is noted, while the operation is not applied: what the gauge `unresolved` counts.
+    #[must_use]
+    pub fn unresolved(&self) -> BTreeMap<AttemptId, DoubtReason> {
+        if self.applied().is_some() {
+            return BTreeMap::new();
+        }
+        self.undecided().into_iter().filter_map(|attempt| Some((attempt, self.doubts.get(&attempt)?.reason))).collect()
+    }
+
+    /// The evidence that the effect happened: the one without *already* first, so that joins do not change the answer.
+    #[must_use]
+    pub fn applied(&self) -> Option<&Applied> {
+        self.all_applied().map(|(_, applied)| applied).min_by_key(|applied| (applied.already, *applied))
+    }
+
+    /// Whether evidence contradicts evidence: a verdict said "not done" or "rejected" of an attempt that was applied.
+    #[must_use]
+    pub fn is_disputed(&self) -> bool {
+        let negative = self.verdicts.iter().filter(|v| matches!(v.ruling, Ruling::NotDone | Ruling::Rejected));
+        let mut denied = negative.flat_map(|v| v.attempts.iter().copied());
+        denied.any(|attempt| self.said(attempt).any(|said| said == Said::Applied))
+    }
+
+    /// Every effect that is known.
+    #[must_use]
+    pub fn effects(&self) -> Effects {
+        let mut effects = Effects::default();
+        effects.references = self.all_applied().filter_map(|(_, applied)| applied.reference.clone()).collect();
+        let unnamed = self.facts.iter().filter(|(_, facts)| facts.iter().any(|f| matches!(f, Fact::Applied(a) if a.reference.is_none())));
+        effects.unnamed = unnamed.map(|(attempt, _)| *attempt).collect();
+        effects
+    }
+
+    /// The number of the next attempt.
+    #[must_use]
+    pub fn next_number(&self) -> u32 {
+        let admitted = self.admissions.keys().chain(self.facts.keys()).map(|attempt| attempt.number).max();
+        admitted.unwrap_or(0).saturating_add(1)
+    }
+
+    /// The generation of the provider key for the next attempt: raised by verdicts that say so.
+    #[must_use]
+    pub fn key_generation(&self) -> u32 {
+        let raised = self.verdicts.iter().filter(|verdict| verdict.fresh_key).count();
+        u32::try_from(raised).unwrap_or(u32::MAX)
+    }
+
+    /// The parameters' digest: the first admission's.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<super::fingerprint::Fingerprint> {
+        self.admissions.values().next().map(|admission| admission.fingerprint)
+    }
+
+    /// The admissions by attempt.
+    #[must_use]
+    pub fn admissions(&self) -> &BTreeMap<AttemptId, Admission> {
+        &self.admissions
+    }
+
+    /// The facts by attempt.
+    #[must_use]
+    pub fn facts(&self) -> &BTreeMap<AttemptId, BTreeSet<Fact>> {
+        &self.facts
+    }
+
+    /// The doubts by attempt.
+    #[must_use]
+    pub fn doubts(&self) -> &BTreeMap<AttemptId, Doubt> {
+        &self.doubts
+    }
+
+    /// The verdicts.
+    #[must_use]
+    pub fn verdicts(&self) -> &BTreeSet<Verdict> {
+        &self.verdicts
+    }
+
+    /// Whether any attempt has a rejection that was taken back and none that stands.
+    #[must_use]
+    pub fn is_reopened(&self) -> bool {
+        self.verdicts.iter().any(|verdict| verdict.ruling == Ruling::Reopened) && self.state() == State::Retryable
+    }
+
+    fn all_applied(&self) -> impl Iterator<Item = (Option<AttemptId>, &Applied)> {
+        let facts = self.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (Some(*attempt), fact)));
+        let facts = facts.filter_map(|(attempt, fact)| if let Fact::Applied(applied) = fact { Some((attempt, applied)) } else { None });
+        let verdicts = self.verdicts.iter().filter_map(|verdict| match &verdict.ruling {
+            Ruling::Applied(applied) => Some((None, applied)),
+            _ => None,
+        });
+        facts.chain(verdicts)
+    }
+
+    fn rejection(&self) -> Option<&str> {
+        let reopened: BTreeSet<AttemptId> = self.covered(|ruling| *ruling == Ruling::Reopened).map(|(attempt, _)| attempt).collect();
+        let facts = self.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (*attempt, fact)));
+        let facts =
+            facts.filter_map(|(attempt, fact)| if let Fact::Rejected(reason) = fact { Some((attempt, reason.as_str())) } else { None });
+        let ruled = self.covered(|ruling| *ruling == Ruling::Rejected).map(|(attempt, verdict)| (attempt, verdict.reason.as_str()));
+        facts.chain(ruled).find(|(attempt, _)| !reopened.contains(attempt)).map(|(_, reason)| reason)
+    }
+
+    fn covered(&self, which: impl Fn(&Ruling) -> bool) -> impl Iterator<Item = (AttemptId, &Verdict)> {
+        let verdicts = self.verdicts.iter().filter(move |verdict| which(&verdict.ruling));
+        verdicts.flat_map(|verdict| verdict.attempts.iter().map(move |attempt| (*attempt, verdict)))
+    }
+
+    fn said(&self, attempt: AttemptId) -> impl Iterator<Item = Said> {
+        let facts = self.facts.get(&attempt).into_iter().flatten().map(|fact| match fact {
+            Fact::Applied(_) => Said::Applied,
+            Fact::Rejected(_) => Said::Rejected,
+            Fact::NoEffect(_) | Fact::NotStarted => Said::Nothing,
+        });
+        let verdicts =
+            self.verdicts.iter().filter(move |verdict| verdict.attempts.contains(&attempt)).map(|verdict| match verdict.ruling {
+                Ruling::Applied(_) => Said::Applied,
+                Ruling::Rejected => Said::Rejected,
+                Ruling::NotDone | Ruling::Reopened => Said::Nothing,
+            });
+        facts.chain(verdicts)
+    }
+}

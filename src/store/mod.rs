@@ -1,0 +1,270 @@
+//! Owns the durable memory: the trait that every receipt store implements, and its contract. It decides nothing; `protocol::known`
+//! says which entries stand.
+//!
+//! The contract, which one suite (`tests/store`) holds every implementation to:
+//!
+//! 1. **Durable on reply.** When a reply says done, the entries survive kill -9 and a power cut. An error means that nobody knows
+//!    whether they do: load again before deciding anything.
+//! 2. **A batch is atomic.** After a crash either every entry of it that stood is there, or none.
+//! 3. **One writer.** Batches are judged in the order of submission, each entry on the state that those before it left. Permissions
+//!    whose author saw another state are answered [`Answer::Lost`], and the rest of their batch stands.
+//! 4. **Only what is durable is seen.** `load` and every listing show states whose notes are synced, never what a running sync carries.
+//! 5. **Nothing is overwritten.** Entries are added; an operation's state is their join, and joining twice changes nothing.
+//! 6. **Group commit.** What arrives while one sync runs goes into the next. No waiting window.
+//! 7. **A failed sync is final.** The store answers every later call with an error, and the process should end.
+
+use crate::protocol::{
+    change::{Incident, Totals},
+    key::KeyDigest,
+    known::{Answer, Entry, Known},
+    note::Slot,
+    park::{Park, ParkId, Payload, SlotNotes},
+};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+/// Entries that are made durable together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch(pub Vec<Entry>);
+
+/// What became of a batch: an answer for each entry, in order, and what the sync cost.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// One for each entry of the batch.
+    pub answers: Vec<Answer>,
+    /// How many entries shared the sync.
+    pub group: usize,
+    /// How long writing and syncing the group took.
+    pub sync: Duration,
+}
+
+/// Called once, from the store's writer, when a batch is durable or failed. It must not block.
+pub type Reply = Box<dyn FnOnce(Result<Appended, Error>) + Send>;
+
+/// Why the store cannot go on.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Stop the other process, or give this one a directory of its own.
+    #[error("store at {directory:?} is in use by another process{}", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    InUse {
+        /// The store's directory.
+        directory: PathBuf,
+        /// The process that holds it, where it can be told.
+        pid: Option<u32>,
+    },
+    /// Run `receipted store verify`; restore the directory from a copy, or `receipted store adopt` with an empty one.
+    #[error("store at {directory:?} is damaged: {detail}")]
+    Corrupt {
+        /// The store's directory.
+        directory: PathBuf,
+        /// What was found, and where.
+        detail: String,
+    },
+    /// The store was written by another version of receipted.
+    #[error("store at {directory:?} has format {found}, and this program reads {expected}")]
+    Format {
+        /// The store's directory.
+        directory: PathBuf,
+        /// What it has.
+        found: u32,
+        /// What is read.
+        expected: u32,
+    },
+    /// Point the configuration at the store of this cluster and group, or give it a fresh directory and adopt the group's offsets.
+    #[error("store belongs to {what} {bound:?}, and this run names {given:?}")]
+    Foreign {
+        /// `cluster` or `group`.
+        what: &'static str,
+        /// What the store is bound to.
+        bound: String,
+        /// What this run names.
+        given: String,
+    },
+    /// The disk refused. What was not acknowledged may be lost; restart to read back what is there.
+    #[error("store cannot {action}: {detail}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The operating system's words.
+        detail: String,
+    },
+    /// An earlier write or sync failed, and the store takes nothing more.
+    #[error("store stopped after a failed write: {detail}")]
+    Stopped {
+        /// The first failure.
+        detail: String,
+    },
+    /// A bound of the store is reached; completions are still taken.
+    #[error("store is at its bound of {limit} ({what})")]
+    Full {
+        /// Which bound.
+        what: &'static str,
+        /// Its value.
+        limit: u64,
+    },
+}
+
+/// Which store this is, and which process start holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Made once, with the store. 32 hexadecimal digits.
+    pub store_id: String,
+    /// Counts process starts: the claim of every attempt that this one admits.
+    pub claim: u64,
+    /// The random name of this claim, as it stands in commit metadata. 32 hexadecimal digits.
+    pub nonce: String,
+    /// Whether the previous claim was released by [`ReceiptStore::close`].
+    pub previous_stop: PreviousStop,
+}
+
+/// How the process before this one ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreviousStop {
+    /// There was none.
+    First,
+    /// It closed the store.
+    Clean,
+    /// It did not: what it had admitted may have run.
+    Unclean,
+}
+
+/// How far a partition is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Every slot below is complete.
+    pub watermark: Option<i64>,
+    /// The last offset that the broker confirmed as committed.
+    pub committed: Option<i64>,
+    /// A committed offset that an operator adopted and that has not been used yet.
+    pub adopted: Option<i64>,
+}
+
+/// A topic and a partition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub number: i32,
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.number)
+    }
+}
+
+/// What a listing asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Every operation.
+    All,
+    /// Undecided attempts, whether parked or not, and not applied.
+    InDoubt,
+    /// With an open park note.
+    Parked,
+    /// With contradicting evidence.
+    Disputed,
+    /// Applied, with undecided attempts beside it.
+    Superseded,
+    /// Reopened, and without a parked record to run from.
+    ReopenedWaiting,
+}
+
+/// Sizes and counts, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// Operations that have a receipt.
+    pub operations: u64,
+    /// Bytes on disk.
+    pub store_bytes: u64,
+    /// Bytes free on that disk.
+    pub disk_free_bytes: u64,
+    /// Bytes of parked records.
+    pub parked_bytes: u64,
+}
+
+/// A durable store of receipts. See the module's contract.
+pub trait ReceiptStore: Send + Sync + 'static {
+    /// Which store this is.
+    fn identity(&self) -> &Identity;
+
+    /// Binds the store to a cluster and a group, once and durably; later calls compare.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] when it is bound to others.
+    fn bind(&self, cluster: &str, group: &str) -> Result<(), Error>;
+
+    /// Whether `nonce` names a claim that this store has written.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn wrote_nonce(&self, nonce: &str) -> Result<bool, Error>;
+
+    /// Reads operations, in the order of `keys`; an unknown one is empty. May touch the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn load(&self, keys: &[KeyDigest]) -> Result<Vec<Arc<Known>>, Error>;
+
+    /// Reads what is known of slots themselves, in their order. From memory.
+    fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes>;
+
+    /// Hands a batch to the writer and returns at once.
+    fn submit(&self, batch: Batch, reply: Reply);
+
+    /// Submits and waits; never call it from async code.
+    ///
+    /// # Errors
+    /// When nobody knows whether the batch is durable.
+    fn append(&self, batch: Batch) -> Result<Appended, Error> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.submit(batch, Box::new(move |appended| drop(sender.send(appended))));
+        receiver.recv().unwrap_or_else(|_| Err(Error::Stopped { detail: "the writer is gone".into() }))
+    }
+
+    /// Lists operations with keys above `after`, ascending, at most `limit`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn list(&self, which: Which, after: Option<KeyDigest>, limit: usize) -> Result<Vec<(KeyDigest, Arc<Known>)>, Error>;
+
+    /// How many operations a listing has, other than of [`Which::All`]. From memory.
+    fn count(&self, which: Which) -> usize;
+
+    /// Lists open park notes above `after`, ascending, at most `limit`. From memory. Also those without an operation.
+    fn parked(&self, after: Option<&ParkId>, limit: usize) -> Vec<(ParkId, Arc<Park>)>;
+
+    /// The record of a park note, whole; none when there is no such note.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    fn payload(&self, park: &ParkId) -> Result<Option<Payload>, Error>;
+
+    /// How far each partition is complete. From memory.
+    fn marks(&self) -> BTreeMap<Partition, Marks>;
+
+    /// Accepts a committed offset that is not this store's, once, noted with its reason for ever.
+    ///
+    /// # Errors
+    /// When the note cannot be made durable.
+    fn adopt(&self, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error>;
+
+    /// The durable counters.
+    fn totals(&self) -> Totals;
+
+    /// Incidents from number `from` on, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn incidents(&self, from: u64, limit: usize) -> Result<Vec<(u64, Incident)>, Error>;
+
+    /// Sizes and counts.
+    fn sizes(&self) -> Sizes;
+
+    /// Writes what is queued, notes the clean stop durably, and lets the directory go.
+    ///
+    /// # Errors
+    /// When the last batch or the note could not be made durable.
+    fn close(&self) -> Result<(), Error>;
+}
