@@ -1,0 +1,292 @@
+//! Owns the operations that wait for an answer: when the destination is asked, what an answer proves, and when a parked record runs
+//! again. It works through operations in doubt, not through notes.
+
+use super::{
+    Action, KeyEntry, Machine, WorkId,
+    arrive::may_resume,
+    types::{Replay, StartKind, Then, Timer},
+    work::{Lane, Phase, Source, Subject, Work},
+};
+use crate::protocol::{
+    doubt,
+    key::KeyDigest,
+    known::{Answer, Entry, Known, fits},
+    note::{AttemptId, Author, Ruling, Slot, Verdict},
+    outcome::Finding,
+    park::{ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
+    policy::Contract,
+    receipt::State,
+    time::{Monotonic, Now},
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// An operation that is in doubt or parked.
+#[derive(Debug)]
+pub(super) struct Doubtful {
+    route: usize,
+    /// When it is looked at next.
+    due: Option<Monotonic>,
+    /// A lookup or a resume is on its way.
+    busy: Busy,
+    tries: u32,
+    /// After a *not done*: ask once more from then on, about these attempts.
+    second_look: Option<(Monotonic, BTreeSet<AttemptId>)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    No,
+    Looking,
+    Resuming,
+}
+
+impl Machine {
+    /// Has an operation looked at by then at the latest. A route that is not known yet is found from its name.
+    pub(super) fn attend_at(&mut self, key: KeyDigest, at: Monotonic, route: usize) {
+        let entry = self.doubtful.entry(key).or_insert(Doubtful { route, due: None, busy: Busy::No, tries: 0, second_look: None });
+        if entry.due.is_none_or(|due| at < due) {
+            entry.due = Some(at);
+            self.timer(at, Timer::Doubt(key));
+        }
+    }
+
+    fn attend_after(&mut self, key: KeyDigest, wait: Duration, now: Now) {
+        let Some(entry) = self.doubtful.get_mut(&key) else { return };
+        entry.due = Some(now.monotonic.after(wait));
+        self.timer(now.monotonic.after(wait), Timer::Doubt(key));
+    }
+
+    /// Looks at an operation: asks the destination, runs a parked record again, or leaves it to a person.
+    pub(super) fn attend(&mut self, key: KeyDigest, known: &Arc<Known>, now: Now, actions: &mut Vec<Action>) {
+        self.weigh(key, known);
+        let Some(route) = self.route_of(known).or_else(|| self.route_attended(key)) else { return };
+        let stopping = self.is_stopping();
+        let entry = self.doubtful.entry(key).or_insert(Doubtful { route, due: None, busy: Busy::No, tries: 0, second_look: None });
+        entry.route = route;
+        entry.due = None;
+        if entry.busy != Busy::No || stopping {
+            return self.attend_after(key, self.limits.look_up_back_off.0, now);
+        }
+        if let Some((at, _)) = &entry.second_look
+            && *at <= now.monotonic
+            && self.look(key, known, route, actions)
+        {
+            return;
+        }
+        match known.receipt.state() {
+            State::InDoubt(_) if self.rerun_waits(known) => self.resume(key, known, now, actions),
+            State::InDoubt(_) => match self.routes[route].policy.contract.last() {
+                Contract::Ask { .. } => {
+                    if !self.look(key, known, route, actions) {
+                        self.attend_after(key, self.limits.look_up_back_off.1, now);
+                    }
+                }
+                Contract::Hold { .. } | Contract::DestinationDeduplicates { .. } => {}
+            },
+            State::Retryable | State::New => self.resume(key, known, now, actions),
+            State::Applied(_) | State::Rejected(_) => {
+                if self.doubtful.get(&key).is_some_and(|entry| entry.second_look.is_none()) {
+                    self.doubtful.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Records that were parked only to make room go on from there, under the same contract as in their lane.
+    fn rerun_waits(&self, known: &Known) -> bool {
+        known.open_parks().any(|(_, park)| park.reason == ParkReason::Retry)
+    }
+
+    /// The route that an operation without a stored name was attended with.
+    fn route_attended(&self, key: KeyDigest) -> Option<usize> {
+        self.doubtful.get(&key).map(|entry| entry.route).filter(|route| *route < self.routes.len())
+    }
+
+    /// Asks the destination, with the arguments of a parked record; false when there is no record or no lookup.
+    fn look(&mut self, key: KeyDigest, known: &Known, route: usize, actions: &mut Vec<Action>) -> bool {
+        if !matches!(self.routes[route].policy.contract.last(), Contract::Ask { .. }) {
+            return false;
+        }
+        let Some(name) = known.key.clone() else { return false };
+        let Some(park) = known.parks.iter().filter(|(_, park)| park.reason.follows_operation()).map(|(id, _)| id).next_back() else {
+            return false;
+        };
+        let asked = known.receipt.undecided().last().copied().or_else(|| known.receipt.admissions().keys().last().copied());
+        let Some(attempt) = asked else { return false };
+        let key_generation = known.receipt.admissions().get(&attempt).map_or(0, |admission| admission.key_generation);
+        if let Some(entry) = self.doubtful.get_mut(&key) {
+            entry.busy = Busy::Looking;
+        }
+        actions.push(Action::LookUp { key, name: Box::new(name), route, park: park.clone(), attempt, key_generation });
+        true
+    }
+
+    /// Runs the oldest parked record of an operation that may run.
+    fn resume(&mut self, key: KeyDigest, known: &Known, now: Now, actions: &mut Vec<Action>) {
+        let held = |reason: ParkReason| reason.follows_operation();
+        let Some(park) = known.open_parks().filter(|(_, park)| held(park.reason)).map(|(id, _)| id.clone()).next() else {
+            if self.doubtful.get(&key).is_some_and(|entry| entry.second_look.is_none()) {
+                self.doubtful.remove(&key);
+            }
+            return;
+        };
+        if self.keys.get(&key).is_some_and(|entry| entry.active.is_some() || !entry.deposed.is_empty()) {
+            return self.attend_after(key, self.limits.look_up_back_off.0, now);
+        }
+        if let Some(entry) = self.doubtful.get_mut(&key) {
+            entry.busy = Busy::Resuming;
+        }
+        actions.push(Action::Unpark { key, park });
+    }
+
+    pub(super) fn unparked(&mut self, park: ParkId, slot: Slot, payload: Arc<Payload>, record: RecordDigest, subject: Box<Subject>) {
+        if let Some(entry) = self.doubtful.get_mut(&subject.key) {
+            entry.busy = Busy::No;
+        }
+        let id = self.new_id();
+        let work = Work {
+            source: Source::Parked(park),
+            lane: Lane::Own(slot.offset),
+            slot,
+            payload,
+            record,
+            notes: SlotNotes::default(),
+            subject: Some(subject),
+            phase: Phase::Lane,
+            detail: String::new(),
+            replay: Replay::Original,
+            kind: StartKind::Resumed,
+            rerun: None,
+        };
+        self.works.insert(id, work);
+        self.ready.push_back(id);
+    }
+
+    pub(super) fn not_unparked(&mut self, key: KeyDigest, now: Now) {
+        if let Some(entry) = self.doubtful.get_mut(&key) {
+            entry.busy = Busy::No;
+        }
+        self.attend_after(key, self.limits.look_up_back_off.1, now);
+    }
+
+    /// Decides about a parked record that may run again.
+    pub(super) fn consider_parked(&mut self, id: WorkId, subject: &Subject, now: Now, actions: &mut Vec<Action>) {
+        let entry = self.keys.entry(subject.key).or_insert_with(|| KeyEntry::new(subject.known.clone()));
+        if entry.known.revision() < subject.known.revision() {
+            entry.known = subject.known.clone();
+        }
+        let (known, busy) = (entry.known.clone(), entry.busy_for(id));
+        if busy || self.is_stopping() {
+            return self.back_to_park(id, now);
+        }
+        if may_resume(&known) {
+            return self.retry(id, &known, now, actions);
+        }
+        match known.receipt.state() {
+            State::InDoubt(_) => self.in_doubt(id, &known, now),
+            _ => self.back_to_park(id, now),
+        }
+    }
+
+    pub(super) fn looked_up(&mut self, key: KeyDigest, known: &Arc<Known>, started: Monotonic, finding: Result<Finding, String>, now: Now) {
+        self.learn(key, known);
+        let Some(entry) = self.doubtful.get_mut(&key) else { return };
+        entry.busy = Busy::No;
+        entry.tries = entry.tries.saturating_add(1);
+        let (tries, route) = (entry.tries, entry.route);
+        let second = entry.second_look.take_if(|(at, _)| *at <= started).map(|(_, attempts)| attempts);
+        let undecided = known.receipt.undecided();
+        let proof = match &finding {
+            Ok(Finding::Found(found)) => {
+                let new: Vec<_> = found
+                    .iter()
+                    .filter(|a| !a.reference.as_ref().is_some_and(|r| known.receipt.effects().references.contains(r)))
+                    .collect();
+                let of = if undecided.is_empty() { second.clone().unwrap_or_default() } else { undecided };
+                let needed = !matches!(known.receipt.state(), State::Applied(_));
+                let rulings: Vec<Ruling> =
+                    if needed { found.iter().collect() } else { new }.into_iter().cloned().map(Ruling::Applied).collect();
+                Some((rulings, of))
+            }
+            Ok(Finding::NotFound) => {
+                let quiet = self.routes[route].policy.contract.quiet();
+                let proved = doubt::provable(&undecided, |attempt| self.futures.state(&(key, attempt)), quiet, started);
+                (!proved.is_empty()).then(|| (vec![Ruling::NotDone], proved))
+            }
+            Ok(Finding::Pending) | Err(_) => None,
+        };
+        if let (None, Some(attempts), Ok(Finding::Pending) | Err(_)) = (&proof, second, &finding)
+            && let Some(entry) = self.doubtful.get_mut(&key)
+        {
+            entry.second_look = Some((now.monotonic, attempts));
+        }
+        let wait = self.next_look(key, &known.receipt.undecided(), route, tries, now);
+        self.attend_after(key, wait, now);
+        let Some((rulings, attempts)) = proof else { return };
+        self.rule(key, known, rulings, &attempts, now);
+    }
+
+    /// Gives reconcile's verdicts. Each rests on the state that the one before it leaves.
+    fn rule(&mut self, key: KeyDigest, known: &Arc<Known>, rulings: Vec<Ruling>, attempts: &BTreeSet<AttemptId>, now: Now) {
+        let mut after = (**known).clone();
+        for ruling in rulings {
+            if fits(&after.receipt, &ruling, attempts, &Author::Reconcile).is_err() {
+                continue;
+            }
+            let second = if ruling == Ruling::NotDone { attempts.clone() } else { BTreeSet::new() };
+            let verdict = Verdict {
+                attempts: attempts.clone(),
+                ruling,
+                by: Author::Reconcile,
+                reason: "the route's lookup".into(),
+                at: now.wall,
+                fresh_key: false,
+            };
+            let entry = Entry::Rule { key, seen: after.revision(), verdict: Box::new(verdict) };
+            after.judge(&entry, now.wall);
+            self.append(entry, Then::Ruled { key, request: None, second });
+        }
+    }
+
+    /// How long until the next lookup: backed off, but at the end of the quiet period at the latest.
+    fn next_look(&self, key: KeyDigest, undecided: &BTreeSet<AttemptId>, route: usize, tries: u32, now: Now) -> Duration {
+        let (first, max) = self.limits.look_up_back_off;
+        let backed_off = first.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX)).min(max);
+        let quiet = self.routes[route].policy.contract.quiet();
+        let ends = undecided.iter().filter_map(|attempt| doubt::quiet_until(self.futures.state(&(key, *attempt)), quiet));
+        let ahead = ends.filter(|end| *end > now.monotonic).map(|end| end.since(now.monotonic)).min();
+        ahead.map_or(backed_off, |ahead| ahead.min(backed_off))
+    }
+
+    pub(super) fn operator(&mut self, request: u64, entry: Entry) {
+        let (key, second) = match &entry {
+            Entry::Rule { key, verdict, .. } if verdict.ruling == Ruling::NotDone => (Some(*key), verdict.attempts.clone()),
+            entry => (entry.key(), BTreeSet::new()),
+        };
+        let key = key.unwrap_or(KeyDigest([0; 32]));
+        self.append(entry, Then::Ruled { key, request: Some(request), second });
+    }
+
+    pub(super) fn ruled(
+        &mut self, key: KeyDigest, request: Option<u64>, second: BTreeSet<AttemptId>, answer: &Answer, now: Now, actions: &mut Vec<Action>,
+    ) {
+        if let Some(request) = request {
+            actions.push(Action::Answer { request, answer: answer.clone() });
+        }
+        let (Answer::Done(Some(known)) | Answer::Lost(known)) = answer else { return };
+        let Some(route) = self.route_of(known).or_else(|| self.doubtful.get(&key).map(|entry| entry.route)) else { return };
+        for attempt in known.receipt.admissions().keys().filter(|attempt| !known.receipt.undecided().contains(attempt)) {
+            if let doubt::Future::EndedAt(_) = self.futures.state(&(key, *attempt)) {
+                self.futures.decided(&(key, *attempt));
+            }
+        }
+        if !second.is_empty() && matches!(answer, Answer::Done(_)) && route < self.routes.len() {
+            let at = now.monotonic.after(self.routes[route].policy.contract.quiet());
+            self.attend_at(key, at, route);
+            if let Some(entry) = self.doubtful.get_mut(&key) {
+                entry.second_look = Some((at, second));
+            }
+        }
+        self.attend_at(key, now.monotonic, route);
+    }
+}

@@ -1,0 +1,349 @@
+//! Owns how work ends: settled and answered, parked, dead-lettered, given back; and how a partition is let go.
+
+use super::{
+    Action, DeadLetterReason, Machine, Tally, WorkId,
+    partition::Gate,
+    types::{Leave, Replay, Replies, Then, Timer},
+    work::{Assignment, Phase, Source, Work},
+};
+use crate::protocol::{
+    key::KeyDigest,
+    known::{Entry, Known},
+    note::{REASON_BYTES_MAX, Slot, cut},
+    park::{Closing, End, EndKind, Park, ParkId, ParkReason},
+    receipt::State,
+    time::{Monotonic, Now},
+};
+use std::sync::Arc;
+
+impl Machine {
+    /// The operation is settled: hand its answer on where the route wants that, then complete the slot.
+    pub(super) fn settled(&mut self, id: WorkId, known: &Arc<Known>, replay: Replay, actions: &mut Vec<Action>) {
+        let Some(work) = self.works.get_mut(&id) else { return };
+        let Some(subject) = work.subject.clone() else { return };
+        work.replay = replay;
+        if self.routes[subject.route].replies == Replies::Hook {
+            self.set_phase(id, Phase::Replying(1));
+            let receipt = Box::new(known.receipt.clone());
+            actions.push(Action::Reply { work: id, receipt, subject, replay });
+            return;
+        }
+        self.answered(id);
+    }
+
+    /// The answer is handed on, or there is nobody to hand it to.
+    fn answered(&mut self, id: WorkId) {
+        let Some(work) = self.works.get(&id) else { return };
+        let outcome = match (work.replay, work.key().and_then(|key| self.keys.get(&key))) {
+            (Replay::Original, Some(entry)) if matches!(entry.known.receipt.state(), State::Rejected(_)) => "rejected",
+            (Replay::Original, _) => "applied",
+            (Replay::Repeat, _) => {
+                self.tally(Tally::Suppressed("settled"));
+                "suppressed"
+            }
+        };
+        self.complete(id, outcome);
+    }
+
+    pub(super) fn replied(&mut self, id: WorkId, result: Result<(), String>, now: Now, actions: &mut Vec<Action>) {
+        let Some(Phase::Replying(tries)) = self.works.get(&id).map(|work| work.phase.clone()) else { return };
+        let _ = actions;
+        match result {
+            Ok(()) => self.answered(id),
+            Err(_) if tries < self.limits.reply_attempts_max => {
+                self.set_phase(id, Phase::Replying(tries + 1));
+                self.timer(now.monotonic.after(self.limits.reply_back_off), Timer::Reply(id));
+            }
+            Err(_) if self.is_parked_work(id) => self.complete(id, "applied"),
+            Err(reason) => self.park(id, ParkReason::Reply, None, format!("reply hook: {reason}"), now),
+        }
+    }
+
+    pub(super) fn reply_again(&mut self, id: WorkId, actions: &mut Vec<Action>) {
+        let Some(work) = self.works.get(&id).filter(|work| matches!(work.phase, Phase::Replying(_))) else { return };
+        let Some(subject) = work.subject.clone() else { return };
+        let (replay, receipt) = (work.replay, self.keys.get(&subject.key).map(|entry| Box::new(entry.known.receipt.clone())));
+        if let Some(receipt) = receipt {
+            actions.push(Action::Reply { work: id, receipt, subject, replay });
+        }
+    }
+
+    /// Sets the record aside, whole. `seen` is the state that this rests on, for the reasons that follow the operation.
+    pub(super) fn park(&mut self, id: WorkId, reason: ParkReason, seen: Option<&Known>, detail: String, now: Now) {
+        if self.store_full.is_some() {
+            return self.set_phase(id, Phase::Blocked);
+        }
+        let Some(work) = self.works.get(&id) else { return };
+        let newest = work.notes.parked.as_ref().map_or(0, |(park, ..)| park.number);
+        let known = work.key().and_then(|key| self.keys.get(&key));
+        let number = known.map_or(1, |entry| entry.known.next_park(&work.slot)).max(newest + 1);
+        let park = Park {
+            reason,
+            key: work.key(),
+            fingerprint: work.subject.as_ref().map(|subject| subject.fingerprint),
+            attempt: seen.and_then(|known| known.receipt.undecided().last().copied()),
+            record: work.record,
+            bytes: work.payload.bytes(),
+            detail: cut(&detail, REASON_BYTES_MAX).into(),
+            at: now.wall,
+        };
+        let entry = Entry::Park {
+            seen: seen.map(Known::revision),
+            id: ParkId { slot: work.slot.clone(), number },
+            park: Arc::new(park),
+            payload: work.payload.clone(),
+        };
+        self.withdraw(id);
+        self.note(id, entry, Leave::Parked(reason));
+    }
+
+    /// Work that came from a parked record goes back to it: its note is still open.
+    pub(super) fn back_to_park(&mut self, id: WorkId, now: Now) {
+        let Some(subject) = self.works.get(&id).and_then(|work| work.subject.clone()) else { return };
+        self.remove(id);
+        self.attend_at(subject.key, now.monotonic, subject.route);
+    }
+
+    pub(super) fn dead_letter(&mut self, id: WorkId, reason: DeadLetterReason, detail: String, actions: &mut Vec<Action>) {
+        self.withdraw(id);
+        self.set_phase(id, Phase::Producing(reason));
+        let Some(work) = self.works.get_mut(&id) else { return };
+        work.detail = cut(&detail, REASON_BYTES_MAX).into();
+        let (slot, payload, subject) = (work.slot.clone(), work.payload.clone(), work.subject.clone());
+        let known = subject.as_ref().and_then(|subject| self.keys.get(&subject.key));
+        let attempts = known.map_or(0, |entry| entry.known.receipt.next_number() - 1);
+        actions.push(Action::DeadLetter { work: id, slot, reason, detail, payload, subject, attempts });
+    }
+
+    pub(super) fn dead_lettered(&mut self, id: WorkId, result: Result<(), String>, now: Now) {
+        let Some(work) = self.works.get(&id) else { return };
+        let Phase::Producing(reason) = work.phase else { return };
+        let (slot, record, key, detail) = (work.slot.clone(), work.record, work.key(), work.detail.clone());
+        match (result, work.source.clone()) {
+            (Ok(()), Source::Slot(_)) => {
+                self.note(id, Entry::Close { slot, closing: Closing::DeadLettered, record }, Leave::DeadLettered);
+            }
+            (Ok(()), Source::Parked(park)) => {
+                let reason = format!("{}: {detail}", reason.label());
+                let end = End { kind: EndKind::DeadLettered, by: None, reason, at: now.wall };
+                self.note(id, Entry::End { key, park, end }, Leave::DeadLettered);
+            }
+            (Err(error), Source::Slot(_)) => {
+                let detail = format!("{}: {detail}; dead-letter topic: {error}", reason.label());
+                self.park(id, ParkReason::DeadLetterFailed, None, detail, now);
+            }
+            (Err(_), Source::Parked(_)) => {
+                let route = self.works.get(&id).and_then(|work| work.subject.as_ref()).map_or(usize::MAX, |subject| subject.route);
+                self.remove(id);
+                if let Some(key) = key {
+                    self.attend_at(key, now.monotonic.after(self.limits.look_up_back_off.1), route);
+                }
+            }
+        }
+    }
+
+    /// Writes the note that ends this work.
+    pub(super) fn note(&mut self, id: WorkId, entry: Entry, leave: Leave) {
+        self.set_phase(id, Phase::Noting);
+        self.append(entry, Then::Noted(id, leave));
+    }
+
+    pub(super) fn noted(&mut self, id: WorkId, leave: Leave, now: Now) {
+        let subject = self.works.get(&id).and_then(|work| work.subject.clone());
+        match leave {
+            Leave::Held => {
+                self.tally(Tally::Suppressed("held"));
+                self.complete(id, "suppressed");
+            }
+            Leave::DeadLettered => self.complete(id, "dead_lettered"),
+            Leave::Parked(reason) => {
+                self.complete(id, "parked");
+                if let Some(subject) = subject.filter(|_| reason.follows_operation()) {
+                    let wait = self.routes.get(subject.route).map(|route| route.policy.back_off.wait(1)).unwrap_or_default();
+                    let due = if reason == ParkReason::Retry { now.monotonic.after(wait) } else { now.monotonic };
+                    self.attend_at(subject.key, due, subject.route);
+                }
+            }
+        }
+    }
+
+    /// The slot is complete, durably.
+    pub(super) fn complete(&mut self, id: WorkId, outcome: &'static str) {
+        let Some(work) = self.remove(id) else { return };
+        let Source::Slot(assignment) = work.source else { return };
+        let route = work.subject.as_ref().map(|subject| subject.route);
+        if let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment) {
+            partition.watermark.completed(work.slot.offset);
+            self.tally(Tally::Outcome(assignment.partition, route, outcome));
+        }
+    }
+
+    /// The slot is not complete and not handled here any more.
+    pub(super) fn give_back(&mut self, id: WorkId) {
+        let Some(work) = self.remove(id) else { return };
+        if let Source::Slot(assignment) = work.source {
+            let route = work.subject.as_ref().map(|subject| subject.route);
+            self.tally(Tally::Outcome(assignment.partition, route, "returned"));
+        }
+    }
+
+    /// Takes work out of everything that names it, and lets those behind it go on.
+    pub(super) fn remove(&mut self, id: WorkId) -> Option<Work> {
+        self.withdraw(id);
+        self.release(id);
+        if let Some(work) = self.works.get(&id)
+            && work.phase.waits()
+        {
+            self.set_phase(id, Phase::Lane);
+        }
+        let work = self.works.remove(&id)?;
+        self.detach(id, &work);
+        self.careful_done(id);
+        if let Source::Slot(assignment) = work.source
+            && let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment)
+        {
+            partition.works.remove(&id);
+            partition.waiting.remove(&id);
+            if let Some(next) = partition.leave_lane(work.lane, id) {
+                self.ready.push_back(next);
+            }
+        }
+        if let Some(key) = work.key() {
+            self.leave_key(key, id);
+        }
+        Some(work)
+    }
+
+    fn leave_key(&mut self, key: KeyDigest, id: WorkId) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.waiters.retain(|waiter| *waiter != id);
+        if entry.active == Some(id) {
+            entry.active = None;
+            self.wake(key);
+        }
+        self.forget_key(key);
+    }
+
+    /// Lets the oldest of those who wait for an operation decide afresh.
+    pub(super) fn wake(&mut self, key: KeyDigest) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if let Some(next) = entry.waiters.pop_front() {
+            self.set_phase(next, Phase::Lane);
+            self.ready.push_back(next);
+        }
+    }
+
+    fn forget_key(&mut self, key: KeyDigest) {
+        let unused = |entry: &super::KeyEntry| entry.active.is_none() && entry.waiters.is_empty() && entry.deposed.is_empty();
+        if self.keys.get(&key).is_some_and(unused) {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// Takes work out of the queue for permits.
+    fn withdraw(&mut self, id: WorkId) {
+        if self.works.get(&id).is_some_and(|work| work.phase == Phase::Permit)
+            && let Some(asker) = self.asker(id)
+        {
+            self.permits.withdraw(&asker, id);
+        }
+    }
+
+    /// Stops admissions of a partition; what runs may end until then.
+    pub(super) fn revoke(&mut self, assignment: Assignment, until: Monotonic) {
+        let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment) else { return };
+        if partition.gate == Gate::Closed {
+            return;
+        }
+        partition.gate = Gate::Draining(until);
+        let works: Vec<WorkId> = partition.works.iter().copied().collect();
+        self.timer(until, Timer::Drain(assignment.partition));
+        for id in works {
+            let not_admitted = self
+                .works
+                .get(&id)
+                .is_some_and(|work| matches!(work.phase, Phase::Lane | Phase::Key | Phase::BackOff(_) | Phase::Permit | Phase::Blocked));
+            if not_admitted {
+                self.give_back(id);
+            }
+        }
+    }
+
+    /// The drain budget is over: what still runs goes on detached, and its slot stays incomplete.
+    pub(super) fn drain_over(&mut self, partition: usize, now: Monotonic) {
+        let Some(partition) = self.partitions.get(&partition) else { return };
+        if !matches!(partition.gate, Gate::Draining(until) if until <= now) {
+            return;
+        }
+        let works: Vec<WorkId> = partition.works.iter().copied().collect();
+        for id in works {
+            self.give_back(id);
+        }
+    }
+
+    /// Lets partitions go whose work is done and whose watermark is durable.
+    pub(super) fn let_go(&mut self, actions: &mut Vec<Action>) {
+        let draining = |gate: &Gate| matches!(gate, Gate::Draining(_));
+        let drained: Vec<usize> =
+            self.partitions.iter().filter(|(_, p)| draining(&p.gate) && p.is_drained()).map(|(index, _)| *index).collect();
+        for index in drained {
+            if self.mark(index) {
+                continue;
+            }
+            if let Some(partition) = self.partitions.get_mut(&index) {
+                partition.gate = Gate::Closed;
+                actions.push(Action::Drained { assignment: partition.assignment });
+            }
+        }
+    }
+
+    pub(super) fn commit_tick(&mut self) {
+        let open: Vec<usize> = self.partitions.iter().filter(|(_, p)| p.gate == Gate::Open).map(|(index, _)| *index).collect();
+        for index in open {
+            self.mark(index);
+        }
+    }
+
+    /// Writes the watermark down if it has moved; true while it is on its way.
+    fn mark(&mut self, index: usize) -> bool {
+        let Some(partition) = self.partitions.get_mut(&index) else { return false };
+        let offset = partition.watermark.offset();
+        if partition.marking.is_some() || offset <= partition.marked {
+            return partition.marking.is_some();
+        }
+        partition.marking = Some(offset);
+        let (assignment, slot) = (partition.assignment, Slot { topic: partition.topic.clone(), partition: partition.number, offset });
+        self.append(Entry::Watermark { slot }, Then::Marked(assignment, offset));
+        true
+    }
+
+    /// The watermark is durable: only now may the offset be committed.
+    pub(super) fn marked(&mut self, assignment: Assignment, offset: i64, actions: &mut Vec<Action>) {
+        let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment) else { return };
+        partition.marking = None;
+        partition.marked = offset;
+        if matches!(partition.gate, Gate::Open | Gate::Draining(_)) {
+            actions.push(Action::Commit { assignment, offset });
+        }
+    }
+
+    pub(super) fn committed(&mut self, assignment: Assignment, slot: Slot) {
+        if self.partitions.get(&assignment.partition).is_some_and(|p| p.assignment == assignment) {
+            self.append(Entry::Committed { slot }, Then::Nothing);
+        }
+    }
+
+    /// While the store is at a bound nothing new is admitted or parked; completions are still recorded.
+    pub(super) fn store_full(&mut self, reason: Option<String>) {
+        self.store_full = reason;
+        if self.store_full.is_none() {
+            let blocked = self.works.iter().filter(|(_, work)| work.phase == Phase::Blocked).map(|(id, _)| *id);
+            self.ready.extend(blocked.collect::<Vec<_>>());
+        }
+    }
+
+    /// Whether every partition is being let go: nothing starts from parked records either.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.partitions.values().all(|partition| !matches!(partition.gate, Gate::Open | Gate::Halted))
+    }
+}

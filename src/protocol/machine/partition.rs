@@ -1,0 +1,92 @@
+//! Owns the order within a partition: its lanes, its bounds, its watermark, and how far it is from being let go.
+
+use super::work::{Assignment, Lane, WorkId};
+use crate::protocol::{time::Monotonic, watermark::Watermark};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// Whether a partition takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Admissions, facts and commits.
+    Open,
+    /// No new admissions; what runs may end, until then.
+    Draining(Monotonic),
+    /// Halted: its log makes no sense. No admissions and no commits until it is assigned again.
+    Halted,
+    /// Facts only.
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) assignment: Assignment,
+    pub(super) topic: Arc<str>,
+    pub(super) number: i32,
+    pub(super) gate: Gate,
+    pub(super) watermark: Watermark,
+    /// The store's watermark at the assignment: slots below are rewound.
+    pub(super) known_complete: i64,
+    /// The watermark that is durable in the store, or on its way there.
+    pub(super) marked: i64,
+    /// A watermark is on its way to the store.
+    pub(super) marking: Option<i64>,
+    lanes: BTreeMap<Lane, VecDeque<WorkId>>,
+    pub(super) works: BTreeSet<WorkId>,
+    /// Work that only waits, oldest first.
+    pub(super) waiting: BTreeSet<WorkId>,
+}
+
+impl Partition {
+    pub(super) fn new(assignment: Assignment, topic: Arc<str>, number: i32, start: i64, known_complete: i64) -> Self {
+        Self {
+            assignment,
+            topic,
+            number,
+            gate: Gate::Open,
+            watermark: Watermark::starting_at(start),
+            known_complete,
+            marked: start,
+            marking: None,
+            lanes: BTreeMap::new(),
+            works: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Puts work at the end of its lane; true when it is at the head.
+    pub(super) fn join_lane(&mut self, lane: Lane, work: WorkId) -> bool {
+        let queue = self.lanes.entry(lane).or_default();
+        queue.push_back(work);
+        queue.len() == 1
+    }
+
+    /// Takes work out of its lane, and names the new head when the old one left.
+    pub(super) fn leave_lane(&mut self, lane: Lane, work: WorkId) -> Option<WorkId> {
+        let queue = self.lanes.get_mut(&lane)?;
+        let was_head = queue.front() == Some(&work);
+        queue.retain(|other| *other != work);
+        let next = queue.front().copied();
+        if queue.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        next.filter(|_| was_head)
+    }
+
+    /// The head of a lane.
+    pub(super) fn head(&self, lane: Lane) -> Option<WorkId> {
+        self.lanes.get(&lane)?.front().copied()
+    }
+
+    /// The work that stands behind `head` in its lane.
+    pub(super) fn behind(&self, lane: Lane, head: WorkId) -> Vec<WorkId> {
+        self.lanes.get(&lane).into_iter().flatten().copied().filter(|work| *work != head).collect()
+    }
+
+    /// Whether nothing is on its way any more, so that the partition can be let go.
+    pub(super) fn is_drained(&self) -> bool {
+        self.works.is_empty() && self.marking.is_none()
+    }
+}

@@ -1,0 +1,93 @@
+//! Owns who may run now: finitely many permits, given out in turn over routes and tenants, so that one tenant's queue or hanging
+//! handlers cannot take them all.
+
+use super::work::WorkId;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+
+/// Who asks: a route and a tenant.
+pub(super) type Asker = (usize, Arc<str>);
+
+#[derive(Debug)]
+pub(super) struct Permits {
+    free: usize,
+    per_tenant_max: usize,
+    held: BTreeMap<Arc<str>, usize>,
+    queues: BTreeMap<Asker, VecDeque<WorkId>>,
+    turn: Option<Asker>,
+    paused: BTreeSet<usize>,
+}
+
+impl Permits {
+    pub(super) fn new(permits: usize, per_tenant_max: usize) -> Self {
+        Self {
+            free: permits,
+            per_tenant_max: per_tenant_max.max(1),
+            held: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            turn: None,
+            paused: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn ask(&mut self, asker: Asker, work: WorkId) {
+        self.queues.entry(asker).or_default().push_back(work);
+    }
+
+    /// Takes a piece of work out of its queue.
+    pub(super) fn withdraw(&mut self, asker: &Asker, work: WorkId) {
+        if let Some(queue) = self.queues.get_mut(asker) {
+            queue.retain(|other| *other != work);
+            if queue.is_empty() {
+                self.queues.remove(asker);
+            }
+        }
+    }
+
+    /// The next piece of work that gets a permit: after the asker that was served last, one that may have one.
+    pub(super) fn grant(&mut self) -> Option<WorkId> {
+        if self.free == 0 {
+            return None;
+        }
+        let after = match &self.turn {
+            Some(turn) => (Bound::Excluded(turn.clone()), Bound::Unbounded),
+            None => (Bound::Unbounded, Bound::Unbounded),
+        };
+        let may = |asker: &&Asker| !self.paused.contains(&asker.0) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max;
+        let asker = self.queues.range(after).map(|(asker, _)| asker).chain(self.queues.keys()).find(may)?.clone();
+        let queue = self.queues.get_mut(&asker)?;
+        let work = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&asker);
+        }
+        self.free -= 1;
+        *self.held.entry(asker.1.clone()).or_default() += 1;
+        self.turn = Some(asker);
+        work
+    }
+
+    pub(super) fn release(&mut self, tenant: &Arc<str>) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(tenant) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(tenant);
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, route: usize) {
+        self.paused.insert(route);
+    }
+
+    pub(super) fn resume(&mut self, route: usize) {
+        self.paused.remove(&route);
+    }
+
+    pub(super) fn is_paused(&self, route: usize) -> bool {
+        self.paused.contains(&route)
+    }
+}
