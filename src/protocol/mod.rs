@@ -15,5 +15,6 @@ pub mod outcome;
 pub mod park;
 pub mod policy;
 pub mod receipt;
+pub mod start;
 pub mod time;
 pub mod watermark;
