@@ -1,0 +1,72 @@
+//! Owns which parameters of a record must not change under one key. The digest of them is `protocol::fingerprint`.
+
+use super::record::{Invalid, Record};
+use crate::protocol::fingerprint::{self, Fingerprint};
+use std::fmt;
+
+/// Which parameters must not change under one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters(pub(super) Compared);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// Sorted, each once: their order does not matter.
+    Fields(Vec<&'static str>),
+    Value,
+    Unchecked(&'static str),
+}
+
+/// The fields at these JSON pointers. A missing field differs from one that is null.
+#[must_use]
+pub fn json_fields<const N: usize>(pointers: [&'static str; N]) -> Parameters {
+    let mut pointers = Vec::from(pointers);
+    pointers.sort_unstable();
+    pointers.dedup();
+    Parameters(Compared::Fields(pointers))
+}
+
+/// The whole value: its canonical JSON form where it has one, else its bytes.
+#[must_use]
+pub fn whole_value() -> Parameters {
+    Parameters(Compared::Value)
+}
+
+/// No comparison, and the reason why other parameters under the same key do no harm.
+#[must_use]
+pub fn unchecked(why: &'static str) -> Parameters {
+    Parameters(Compared::Unchecked(why))
+}
+
+impl Parameters {
+    pub(super) fn fingerprint(&self, record: &Record) -> Result<Fingerprint, Invalid> {
+        match &self.0 {
+            Compared::Fields(pointers) => {
+                let value = record.parsed().map_err(|reason| Invalid::of(self.place(), reason))?;
+                Fingerprint::of_fields(value, pointers).map_err(|error| self.invalid(&error))
+            }
+            Compared::Value => Ok(Fingerprint::of_value(record.value().unwrap_or_default())),
+            Compared::Unchecked(_) => Ok(Fingerprint::Unchecked),
+        }
+    }
+
+    fn invalid(&self, error: &fingerprint::Error) -> Invalid {
+        match error {
+            fingerprint::Error::Inexact { pointer } => Invalid::of(format_args!("fingerprint (json {pointer:?})"), error),
+            _ => Invalid::of(self.place(), error),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("fingerprint ({self})")
+    }
+}
+
+impl fmt::Display for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Compared::Fields(pointers) => write!(f, "json fields {}", pointers.join(", ")),
+            Compared::Value => f.write_str("whole value"),
+            Compared::Unchecked(why) => write!(f, "unchecked: {why}"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Owns the built form of one operation: its policy, and its functions with their state captured. A panic of a team's code does not
+//! leave it. When they are called is the runner's.
+
+use super::{
+    declaration::PassesKey,
+    function::{Attempt, BoxFuture},
+    guard::{Guarded, guarded},
+    operation::Delivery,
+    outcome::Looked,
+    record::Invalid,
+    reply::{Replied, Reply},
+};
+use crate::protocol::{outcome::Outcome, policy::Policy};
+use std::fmt;
+
+pub(super) type Erased<T> = Box<dyn Fn(&Delivery) -> Result<BoxFuture<T>, Invalid> + Send + Sync>;
+pub(super) type ErasedReply = Box<dyn Fn(Reply) -> BoxFuture<Replied> + Send + Sync>;
+
+/// One operation of the app, whichever topics carry it.
+pub struct RoutePlan {
+    /// The operation's name with its version.
+    pub name: &'static str,
+    /// What it declared, complete.
+    pub policy: Policy,
+    /// Bytes of JSON of an answer that are kept.
+    pub answer_bytes_max: usize,
+    pub(super) description: Description,
+    pub(super) handler: Erased<Outcome>,
+    pub(super) look_up: Option<Erased<Looked>>,
+    pub(super) reply: Option<ErasedReply>,
+}
+
+/// What people are shown of a route.
+#[derive(Debug, Clone)]
+pub(super) struct Description {
+    pub(super) topics: Vec<String>,
+    pub(super) tenant: String,
+    pub(super) id: Vec<String>,
+    pub(super) parameters: String,
+    pub(super) formerly: Vec<&'static str>,
+    pub(super) passes_key: PassesKey,
+}
+
+impl RoutePlan {
+    /// Extracts the handler's arguments. The handler is not called before the attempt is polled.
+    ///
+    /// # Errors
+    /// Says what is wrong with the record; the operation stays as it was.
+    pub fn prepare(&self, delivery: Delivery) -> Result<Attempt, Invalid> {
+        let run = extracted(&self.handler, &delivery)?;
+        Ok(Attempt::new(delivery.into_operation(), run))
+    }
+
+    /// Prepares the route's lookup; none where its contract has none.
+    ///
+    /// # Errors
+    /// Says what is wrong with the record.
+    pub fn look_up(&self, delivery: Delivery) -> Option<Result<BoxFuture<Looked>, Invalid>> {
+        let lookup = self.look_up.as_ref()?;
+        Some(extracted(lookup, &delivery).map(|run| -> BoxFuture<Looked> {
+            let run = Guarded::new(run);
+            Box::pin(async move { run.await.unwrap_or_else(|panic| Err(format!("lookup panicked: {panic}"))) })
+        }))
+    }
+
+    /// Prepares a call of the route's reply hook; none where it has none.
+    pub fn reply(&self, reply: Reply) -> Option<BoxFuture<Replied>> {
+        let hook = self.reply.as_ref()?;
+        Some(match guarded(|| hook(reply)) {
+            Ok(run) => {
+                let run = Guarded::new(run);
+                Box::pin(async move { run.await.unwrap_or_else(|panic| Err(format!("reply hook panicked: {panic}"))) })
+            }
+            Err(panic) => Box::pin(async move { Err(format!("reply hook panicked: {panic}")) }),
+        })
+    }
+
+    /// Whether repeats and results are handed on by a reply hook.
+    #[must_use]
+    pub fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
+    /// Whether the handler takes the `Operation`, without which it cannot give the destination an idempotency key.
+    #[must_use]
+    pub fn passes_key(&self) -> bool {
+        self.description.passes_key == PassesKey::Can
+    }
+
+    /// The topics that carry the operation.
+    #[must_use]
+    pub fn topics(&self) -> &[String] {
+        &self.description.topics
+    }
+
+    /// The operation's older names, newest first as declared.
+    #[must_use]
+    pub fn formerly(&self) -> &[&'static str] {
+        &self.description.formerly
+    }
+}
+
+/// Arguments are made by a team's code, and so may panic.
+fn extracted<T>(prepare: &Erased<T>, delivery: &Delivery) -> Result<BoxFuture<T>, Invalid> {
+    guarded(|| prepare(delivery)).unwrap_or_else(|panic| Err(Invalid::new(format_args!("extracting an argument panicked: {panic}"))))
+}
+
+/// The route's contract in words, a line each: what the `routes` command prints.
+impl fmt::Display for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (about, policy) = (&self.description, &self.policy);
+        writeln!(f, "{}", self.name)?;
+        writeln!(f, "  topics       {}", about.topics.join(", "))?;
+        writeln!(f, "  tenant       {}", about.tenant)?;
+        writeln!(f, "  id           {}", about.id.join(", "))?;
+        writeln!(f, "  fingerprint  {}", about.parameters)?;
+        if !about.formerly.is_empty() {
+            writeln!(f, "  formerly     {}", about.formerly.join(", "))?;
+        }
+        write!(f, "  in doubt     {}", policy.contract.label())?;
+        if let Some(memory) = policy.contract.memory() {
+            write!(f, " for {memory:?} less {:?}, then {}", policy.margin, policy.contract.last().label())?;
+        }
+        writeln!(f, ", quiet period {:?}", policy.contract.quiet())?;
+        writeln!(f, "  conflict     {}", conflict(policy))?;
+        writeln!(f, "  expired      {}", expired(policy))?;
+        writeln!(f, "  time limit   {:?}, detached up to {:?}", policy.time_limit, policy.detached_max)?;
+        let back_off = &policy.back_off;
+        writeln!(
+            f,
+            "  attempts     {} at most, {:?} to {:?} apart, given up after {:?}",
+            policy.attempts_max, back_off.first, back_off.max, back_off.give_up
+        )?;
+        writeln!(f, "  unresolved   {} at most", policy.unresolved_max)?;
+        let key = if self.passes_key() { "the handler takes it" } else { "not taken: the destination cannot deduplicate" };
+        writeln!(f, "  provider key {key}")?;
+        write!(
+            f,
+            "  answer       up to {} bytes kept, {}",
+            self.answer_bytes_max,
+            if self.has_reply() { "handed on" } else { "not handed on" }
+        )
+    }
+}
+
+fn conflict(policy: &Policy) -> &'static str {
+    use crate::protocol::policy::OnConflict;
+    match policy.on_conflict {
+        OnConflict::Park => "parked",
+        OnConflict::DeadLetter => "dead-lettered",
+        OnConflict::Reject => "rejected",
+        OnConflict::FirstWins => "the first wins",
+    }
+}
+
+fn expired(policy: &Policy) -> &'static str {
+    use crate::protocol::policy::OnExpired;
+    match policy.on_expired {
+        OnExpired::Park => "parked",
+        OnExpired::Run => "run again",
+    }
+}
+
+impl fmt::Debug for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoutePlan").field("name", &self.name).field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
