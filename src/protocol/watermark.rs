@@ -24,11 +24,6 @@ impl Watermark {
         self.next = offset + 1;
     }
 
-    /// The consumer stands at `position`, and nothing lies between the last record and it.
-    pub fn position(&mut self, position: i64) {
-        self.next = self.next.max(position);
-    }
-
     /// A slot is complete, durably.
     pub fn completed(&mut self, offset: i64) {
         let was = self.incomplete.remove(&offset);

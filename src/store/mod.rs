@@ -148,6 +148,14 @@ pub struct Partition {
     pub number: i32,
 }
 
+impl Partition {
+    /// The place of a record in it.
+    #[must_use]
+    pub fn slot(&self, offset: i64) -> Slot {
+        Slot { topic: self.topic.clone(), partition: self.number, offset }
+    }
+}
+
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.number)
@@ -261,6 +269,9 @@ pub trait ReceiptStore: Send + Sync + 'static {
 
     /// Sizes and counts.
     fn sizes(&self) -> Sizes;
+
+    /// The bound that is reached, if one is: nothing new should be admitted or parked meanwhile. Facts, verdicts and ends are taken.
+    fn pressure(&self) -> Option<Error>;
 
     /// Writes what is queued, notes the clean stop durably, and lets the directory go.
     ///

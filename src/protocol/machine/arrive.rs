@@ -25,7 +25,10 @@ impl Machine {
     }
 
     pub(super) fn arrived(&mut self, assignment: Assignment, deliveries: Vec<Delivery>, actions: &mut Vec<Action>) {
-        let Some(partition) = self.open(assignment) else { return };
+        let Some(partition) = self.open(assignment) else {
+            let route = |content: &Content| if let Content::Operation(subject) = content { Some(subject.route) } else { None };
+            return deliveries.iter().for_each(|d| self.tally(Tally::Outcome(assignment.partition, route(&d.content), "returned")));
+        };
         let (known_complete, topic, number) = (partition.known_complete, partition.topic.clone(), partition.number);
         for delivery in deliveries {
             let slot = Slot { topic: topic.clone(), partition: number, offset: delivery.offset };
@@ -54,13 +57,6 @@ impl Machine {
                     }
                 }
             }
-        }
-    }
-
-    /// Nothing lies between the last record and the position.
-    pub(super) fn position(&mut self, assignment: Assignment, offset: i64) {
-        if let Some(partition) = self.open(assignment) {
-            partition.watermark.position(offset);
         }
     }
 
@@ -96,10 +92,11 @@ impl Machine {
     }
 
     fn take_in(&mut self, assignment: Assignment, work: Work) -> WorkId {
-        let id = self.new_id();
+        let (id, bytes) = (self.new_id(), work.payload.bytes());
         self.works.insert(id, work);
         if let Some(partition) = self.partitions.get_mut(&assignment.partition) {
             partition.works.insert(id);
+            partition.bytes += bytes;
         }
         id
     }
@@ -177,7 +174,8 @@ impl Machine {
         self.complete(id, "suppressed");
     }
 
-    fn halt(&mut self, id: WorkId, slot: Slot, reason: String, actions: &mut Vec<Action>) {
+    /// Stops a partition whose log or record makes no sense, and says so.
+    pub(super) fn halt(&mut self, id: WorkId, slot: Slot, reason: String, actions: &mut Vec<Action>) {
         let Some(Source::Slot(assignment)) = self.works.get(&id).map(|work| work.source.clone()) else { return };
         if let Some(partition) = self.open(assignment) {
             partition.gate = Gate::Halted;

@@ -22,10 +22,11 @@ impl Machine {
         let Some(work) = self.works.get_mut(&id) else { return };
         let Some(subject) = work.subject.clone() else { return };
         work.replay = replay;
+        let payload = work.payload.clone();
         if self.routes[subject.route].replies == Replies::Hook {
             self.set_phase(id, Phase::Replying(1));
             let receipt = Box::new(known.receipt.clone());
-            actions.push(Action::Reply { work: id, receipt, subject, replay });
+            actions.push(Action::Reply { work: id, receipt, subject, replay, payload });
             return;
         }
         self.answered(id);
@@ -62,9 +63,10 @@ impl Machine {
     pub(super) fn reply_again(&mut self, id: WorkId, actions: &mut Vec<Action>) {
         let Some(work) = self.works.get(&id).filter(|work| matches!(work.phase, Phase::Replying(_))) else { return };
         let Some(subject) = work.subject.clone() else { return };
-        let (replay, receipt) = (work.replay, self.keys.get(&subject.key).map(|entry| Box::new(entry.known.receipt.clone())));
+        let (replay, payload) = (work.replay, work.payload.clone());
+        let receipt = self.keys.get(&subject.key).map(|entry| Box::new(entry.known.receipt.clone()));
         if let Some(receipt) = receipt {
-            actions.push(Action::Reply { work: id, receipt, subject, replay });
+            actions.push(Action::Reply { work: id, receipt, subject, replay, payload });
         }
     }
 
@@ -74,6 +76,14 @@ impl Machine {
             return self.set_phase(id, Phase::Blocked);
         }
         let Some(work) = self.works.get(&id) else { return };
+        let (bytes, limit) = (work.payload.bytes(), self.limits.park_record_bytes_max);
+        if bytes > limit {
+            let reason =
+                format!("its record of {bytes} bytes must be parked ({}), and store.park_record_bytes_max is {limit}", reason.label());
+            let mut halted = Vec::new();
+            self.halt(id, self.slot_of(id), reason, &mut halted);
+            return self.later.append(&mut halted);
+        }
         let newest = work.notes.parked.as_ref().map_or(0, |(park, ..)| park.number);
         let known = work.key().and_then(|key| self.keys.get(&key));
         let number = known.map_or(1, |entry| entry.known.next_park(&work.slot)).max(newest + 1);
@@ -203,6 +213,7 @@ impl Machine {
             && let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment)
         {
             partition.works.remove(&id);
+            partition.bytes = partition.bytes.saturating_sub(work.payload.bytes());
             partition.waiting.remove(&id);
             if let Some(next) = partition.leave_lane(work.lane, id) {
                 self.ready.push_back(next);

@@ -16,7 +16,7 @@ mod types;
 mod work;
 
 pub use futures::AttemptKey;
-pub use types::{Action, Event, Limits, Replies, Route, StartKind, Tally};
+pub use types::{Action, Event, Limits, Replay, Replies, Route, StartKind, Tally, Ticket};
 pub use work::{Assignment, Content, DeadLetterReason, Delivery, Lane, Source, Subject, WorkId};
 
 use self::{
@@ -24,7 +24,7 @@ use self::{
     futures::Futures,
     partition::{Gate, Partition},
     permits::Permits,
-    types::{Then, Ticket, Timer},
+    types::{Then, Timer},
     work::Work,
 };
 use super::{
@@ -77,6 +77,8 @@ pub struct Machine {
     appending: BTreeMap<Ticket, Vec<(Option<KeyDigest>, Then)>>,
     next_ticket: u64,
     tallies: BTreeMap<Tally, u64>,
+    /// Actions that a rule without access to the caller's list has to take.
+    later: Vec<Action>,
 }
 
 impl Machine {
@@ -107,6 +109,7 @@ impl Machine {
             appending: BTreeMap::new(),
             next_ticket: 0,
             tallies: BTreeMap::new(),
+            later: Vec::new(),
         }
     }
 
@@ -117,7 +120,6 @@ impl Machine {
                 self.assigned(Partition::new(assignment, topic, number, start, known_complete));
             }
             Event::Arrived { assignment, deliveries } => self.arrived(assignment, deliveries, actions),
-            Event::Position { assignment, offset } => self.position(assignment, offset),
             Event::Appended { ticket, answers } => self.appended(ticket, answers, now, actions),
             Event::Extracted { work, result } => self.extracted(work, result, now, actions),
             Event::Finished { attempt, outcome } => self.finished(attempt, &outcome, now),
@@ -138,6 +140,7 @@ impl Machine {
         self.fire_timers(now, actions);
         self.settle_ready(now, actions);
         self.grant_permits(now, actions);
+        actions.append(&mut self.later);
         self.let_go(actions);
     }
 
@@ -165,10 +168,10 @@ impl Machine {
         std::mem::take(&mut self.tallies)
     }
 
-    /// Records of a partition that are on their way, and how many bytes they hold.
+    /// Records of a partition that are on their way, and the bytes that they hold.
     #[must_use]
-    pub fn in_flight(&self, partition: usize) -> usize {
-        self.partitions.get(&partition).map_or(0, |partition| partition.works.len())
+    pub fn in_flight(&self, partition: usize) -> (usize, u64) {
+        self.partitions.get(&partition).map_or((0, 0), |partition| (partition.works.len(), partition.bytes))
     }
 
     /// Futures that live, or whose facts are not durable.
@@ -181,6 +184,12 @@ impl Machine {
     #[must_use]
     pub fn future(&self, key: KeyDigest, attempt: AttemptId) -> Future {
         self.futures.state(&(key, attempt))
+    }
+
+    /// Whether a partition still is to be let go under this assignment.
+    #[must_use]
+    pub fn is_open(&self, assignment: Assignment) -> bool {
+        self.partitions.get(&assignment.partition).is_some_and(|p| p.assignment == assignment && p.gate != Gate::Closed)
     }
 
     /// Whether every partition has been let go.

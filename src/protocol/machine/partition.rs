@@ -35,6 +35,8 @@ pub(super) struct Partition {
     pub(super) marking: Option<i64>,
     lanes: BTreeMap<Lane, VecDeque<WorkId>>,
     pub(super) works: BTreeSet<WorkId>,
+    /// Bytes of their records.
+    pub(super) bytes: u64,
     /// Work that only waits, oldest first.
     pub(super) waiting: BTreeSet<WorkId>,
 }
@@ -52,6 +54,7 @@ impl Partition {
             marking: None,
             lanes: BTreeMap::new(),
             works: BTreeSet::new(),
+            bytes: 0,
             waiting: BTreeSet::new(),
         }
     }

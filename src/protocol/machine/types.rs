@@ -29,6 +29,8 @@ pub struct Limits {
     pub tenant_permits_max: usize,
     /// Records of a partition that may be on their way; the driver fetches no more than that. Half of them may wait.
     pub partition_records_max: usize,
+    /// Bytes of a record that can be parked, at most; a larger one that must be halts its partition.
+    pub park_record_bytes_max: u64,
     /// Runs of the reply hook for one record, at most.
     pub reply_attempts_max: u32,
     /// Between two runs of the reply hook.
@@ -79,13 +81,6 @@ pub enum Event {
         assignment: Assignment,
         /// The records.
         deliveries: Vec<Delivery>,
-    },
-    /// Nothing lies between the last record and this offset.
-    Position {
-        /// Of which partition.
-        assignment: Assignment,
-        /// The consumer's position.
-        offset: i64,
     },
     /// A batch is durable.
     Appended {
@@ -289,6 +284,8 @@ pub enum Action {
         subject: Box<Subject>,
         /// The record is a repeat.
         replay: Replay,
+        /// The record.
+        payload: Arc<Payload>,
     },
     /// Read an operation, and answer with [`Event::Doubtful`].
     Load {

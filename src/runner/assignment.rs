@@ -1,0 +1,172 @@
+//! Owns which partitions this process has: the decision where each starts, its epoch, and whether it is read, halted or let go.
+
+use super::{
+    Error,
+    context::Context,
+    settings::{BROKER_WAIT, FirstStart, Settings},
+};
+use crate::{
+    protocol::{
+        machine::Assignment,
+        start::{self, Acquaintance, Metadata, Refusal, Situation, Start, Writer},
+    },
+    store::{Partition, ReceiptStore},
+};
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// How far a partition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Assigned and paused: not every partition has come yet.
+    Waiting,
+    /// Read.
+    Open,
+    /// Not read: its log lost records.
+    Halted,
+    /// Given back.
+    Closed,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Owned {
+    pub(super) assignment: Assignment,
+    pub(super) stage: Stage,
+    pub(super) start: Start,
+    /// A watermark whose commit is not confirmed.
+    pub(super) commit: Option<i64>,
+}
+
+/// The partitions by name. An index is kept for ever, an epoch counts the assignments.
+#[derive(Debug, Default)]
+pub(super) struct Ownerships {
+    partitions: BTreeMap<Partition, Owned>,
+}
+
+impl Ownerships {
+    pub(super) fn get(&self, partition: &Partition) -> Option<&Owned> {
+        self.partitions.get(partition)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Partition, &mut Owned)> {
+        self.partitions.iter_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Partition, &Owned)> {
+        self.partitions.iter()
+    }
+
+    pub(super) fn by_assignment(&mut self, assignment: Assignment) -> Option<(&Partition, &mut Owned)> {
+        self.partitions.iter_mut().find(|(_, owned)| owned.assignment == assignment && owned.stage != Stage::Closed)
+    }
+
+    /// Takes a partition in under a new epoch.
+    pub(super) fn take(&mut self, partition: Partition, start: Start, stage: Stage) {
+        let (index, before) = (self.partitions.len(), self.partitions.get(&partition).map(|owned| owned.assignment));
+        let assignment = before.map_or(Assignment { partition: index, epoch: 1 }, |was| Assignment { epoch: was.epoch + 1, ..was });
+        self.partitions.insert(partition, Owned { assignment, stage, start, commit: None });
+    }
+
+    /// How many are assigned, whether read or not.
+    pub(super) fn held(&self) -> usize {
+        self.partitions.values().filter(|owned| owned.stage != Stage::Closed).count()
+    }
+}
+
+/// Asks broker and store about newly assigned partitions, and decides where each starts.
+///
+/// # Errors
+/// When the broker does not answer within its bound.
+pub(super) fn situations(
+    consumer: &BaseConsumer<Context>, partitions: &[Partition], settings: &Settings, store: &dyn ReceiptStore,
+) -> Result<Vec<Situation>, Error> {
+    let marks = store.marks();
+    let committed = committed(consumer, partitions, store)?;
+    let mut situations = Vec::with_capacity(partitions.len());
+    for (partition, committed) in partitions.iter().zip(committed) {
+        let number = partition.number;
+        let fetched = consumer.fetch_watermarks(&partition.topic, number, BROKER_WAIT);
+        let (low, high) = fetched.map_err(|source| Error::broker("ask for a partition's first and last offset", &source))?;
+        let own = marks.get(partition).copied().unwrap_or_default();
+        let known = marks.keys().any(|other| other.topic == partition.topic);
+        let fresh = committed.is_none() && own.watermark.is_none();
+        situations.push(Situation {
+            committed,
+            low,
+            high,
+            watermark: own.watermark,
+            confirmed: own.committed,
+            adopted: own.adopted,
+            topic_known: if known { Acquaintance::Known } else { Acquaintance::New },
+            first_start: if fresh { first_start(consumer, partition, settings)? } else { start::FirstStart::Unset },
+        });
+    }
+    Ok(situations)
+}
+
+fn committed(
+    consumer: &BaseConsumer<Context>, partitions: &[Partition], store: &dyn ReceiptStore,
+) -> Result<Vec<Option<(i64, Writer)>>, Error> {
+    let list = list(partitions.iter().map(|partition| (partition, Offset::Invalid)))?;
+    let answered = consumer.committed_offsets(list, BROKER_WAIT).map_err(|source| Error::broker("ask for committed offsets", &source))?;
+    partitions
+        .iter()
+        .map(|partition| {
+            let Some(found) = answered.find_partition(&partition.topic, partition.number) else { return Ok(None) };
+            found.error().map_err(|source| Error::broker("ask for committed offsets", &source))?;
+            let Offset::Offset(offset) = found.offset() else { return Ok(None) };
+            // The binding panics on metadata that is not UTF-8; such text is nobody's of ours.
+            let text = catch_unwind(AssertUnwindSafe(|| found.metadata().to_string())).unwrap_or_default();
+            Ok(Some((offset, writer(&Metadata::parse(&text), store)?)))
+        })
+        .collect()
+}
+
+fn writer(metadata: &Metadata, store: &dyn ReceiptStore) -> Result<Writer, Error> {
+    match metadata {
+        Metadata::Other => Ok(Writer::Nobody),
+        Metadata::Ours { store_id, .. } if *store_id != store.identity().store_id => Ok(Writer::OtherStore),
+        Metadata::Ours { nonce, .. } => Ok(if store.wrote_nonce(nonce)? { Writer::ThisStore } else { Writer::Copy }),
+    }
+}
+
+fn first_start(consumer: &BaseConsumer<Context>, partition: &Partition, settings: &Settings) -> Result<start::FirstStart, Error> {
+    Ok(match settings.first_start {
+        FirstStart::Unset => start::FirstStart::Unset,
+        FirstStart::Earliest => start::FirstStart::Earliest,
+        FirstStart::Latest => start::FirstStart::Latest,
+        FirstStart::At(time) => {
+            let list = list([(partition, Offset::Offset(time.0))])?;
+            let found = consumer.offsets_for_times(list, BROKER_WAIT).map_err(|source| Error::broker("find an offset by time", &source))?;
+            let offset = found.find_partition(&partition.topic, partition.number).map(|found| found.offset());
+            start::FirstStart::At(time, if let Some(Offset::Offset(offset)) = offset { Some(offset) } else { None })
+        }
+    })
+}
+
+/// A list for the client, to be dropped in the scope that made it: a client whose list outlives a close never closes.
+pub(super) fn list<'a>(partitions: impl IntoIterator<Item = (&'a Partition, Offset)>) -> Result<TopicPartitionList, Error> {
+    let mut list = TopicPartitionList::new();
+    for (partition, offset) in partitions {
+        let added = list.add_partition_offset(&partition.topic, partition.number, offset);
+        added.map_err(|source| Error::broker("name an offset", &source))?;
+    }
+    Ok(list)
+}
+
+/// What an assignment leads to.
+pub(super) fn decide(situation: &Situation) -> (Start, Stage, Option<Refusal>) {
+    match situation.decide() {
+        Ok(start) => (start, Stage::Waiting, None),
+        Err(refusal) => {
+            let start = Start { offset: situation.high, known_complete: situation.high, regression: None };
+            (start, Stage::Halted, Some(refusal))
+        }
+    }
+}

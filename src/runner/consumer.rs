@@ -1,0 +1,274 @@
+//! Owns the thread that owns the client: poll, hooks, commits, drop. It hands over batches, never single records, and takes no more
+//! of a partition than its bound. It decides nothing about operations.
+
+use super::{
+    Error,
+    assignment::{self, Stage},
+    context::Context,
+    credit::Credits,
+    group,
+    health::Health,
+    inbox::{Command, Inbox, Opened},
+    intake::Intake,
+    native, observe,
+};
+use crate::{
+    protocol::{machine::Assignment, park::Payload},
+    store::Partition,
+};
+use rdkafka::{
+    Message, Offset,
+    client::Client,
+    config::FromClientConfigAndContext,
+    consumer::{BaseConsumer, Consumer, base_consumer::PartitionQueue},
+    error::{KafkaError, RDKafkaErrorCode},
+};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+/// How long the thread sleeps when nothing comes; a nonempty queue wakes it.
+const IDLE: Duration = Duration::from_millis(20);
+/// How long leaving the group may take.
+const LEAVE: Duration = Duration::from_secs(5);
+
+pub(super) struct ConsumerThread {
+    consumer: Arc<BaseConsumer<Context>>,
+    queues: BTreeMap<Partition, (Assignment, PartitionQueue<Context>)>,
+    intake: Intake,
+    credits: Credits,
+    health: Arc<Health>,
+    /// Partitions of every topic that the app names.
+    expected: usize,
+    /// Since when the assignment is smaller than the topics.
+    partial_since: Option<Instant>,
+    next_commit: Instant,
+    fetching: Fetching,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetching {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Go,
+    Close,
+}
+
+#[allow(clippy::disallowed_methods, reason = "the consumer thread keeps its own bounds")]
+impl ConsumerThread {
+    /// Connects, makes the checks that need the broker, and subscribes.
+    ///
+    /// # Errors
+    /// When the broker cannot be reached, a topic is missing, the group has another live member, or the store belongs elsewhere.
+    pub(super) fn connect(context: Context, intake: Intake, credits: Credits, health: Arc<Health>) -> Result<Self, Error> {
+        let (settings, store) = (context.settings.clone(), context.store.clone());
+        let config = settings.consumer(&store.identity().store_id);
+        let consumer =
+            BaseConsumer::from_config_and_context(&config, context).map_err(|source| Error::broker("start a client", &source))?;
+        let consumer = Arc::new(consumer);
+        let client: &Client<Context> = consumer.client();
+        let cluster = client
+            .fetch_cluster_id(super::settings::BROKER_WAIT)
+            .ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone() })?;
+        store.bind(&cluster, &settings.group)?;
+        let topics = intake.topics();
+        let expected = group::partitions(client, &topics)?;
+        group::alone(client, &settings.group, &settings.instance(&store.identity().store_id))?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&names).map_err(|source| Error::broker("subscribe", &source))?;
+        Ok(Self {
+            consumer,
+            queues: BTreeMap::new(),
+            intake,
+            credits,
+            health,
+            expected,
+            partial_since: None,
+            next_commit: Instant::now(),
+            fetching: Fetching::On,
+        })
+    }
+
+    /// Runs until it is told to close, or must end.
+    pub(super) fn run(mut self) -> Result<(), Error> {
+        let context = self.consumer.context().clone();
+        let ended = loop {
+            self.health.consumer_turned();
+            if let Some(error) = context.take_failure() {
+                break Err(error);
+            }
+            if self.commands(&context) == Flow::Close {
+                break Ok(());
+            }
+            let polled = self.poll_main();
+            if let Err(error) = polled.and_then(|()| self.open(&context)) {
+                break Err(error);
+            }
+            let took = self.drain_queues(&context);
+            self.commit_tick(&context);
+            if took == 0 {
+                thread::park_timeout(IDLE);
+            }
+        };
+        self.leave();
+        ended
+    }
+
+    fn commands(&mut self, context: &Context) -> Flow {
+        while let Some(command) = context.next_command() {
+            match command {
+                Command::Commit(assignment, offset) => context.note_commit(assignment, offset),
+                Command::Halt(assignment) => {
+                    if let Some((partition, owned)) = context.owned().by_assignment(assignment) {
+                        owned.stage = Stage::Halted;
+                        observe::partition_halted(&partition.topic, partition.number);
+                    }
+                }
+                Command::StopFetching => self.fetching = Fetching::Off,
+                Command::Close => {
+                    context.commit(&self.consumer);
+                    return Flow::Close;
+                }
+            }
+        }
+        Flow::Go
+    }
+
+    /// Serves the hooks. No record comes this way: partitions are split off before they are resumed.
+    fn poll_main(&self) -> Result<(), Error> {
+        match self.consumer.poll(Duration::ZERO) {
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Error::Client { detail: code.to_string() }),
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => Err(Error::Client {
+                detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
+            }),
+            Some(Err(error)) => {
+                observe::client_error(&error, "poll");
+                Ok(())
+            }
+            Some(Ok(record)) => Err(Error::Client {
+                detail: format!("record {}/{}/{} came outside its partition's queue", record.topic(), record.partition(), record.offset()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the partitions once every one of them is here: working alone, another member's share means that we are not alone.
+    fn open(&mut self, context: &Arc<Context>) -> Result<(), Error> {
+        let held = context.owned().held();
+        if held < self.expected {
+            let since = *self.partial_since.get_or_insert_with(Instant::now);
+            if held > 0 && since.elapsed() > 2 * context.settings.session_timeout {
+                return Err(Error::NotAlone { assigned: held, partitions: self.expected });
+            }
+            if held == 0 {
+                self.partial_since = None;
+            }
+            return Ok(());
+        }
+        self.partial_since = None;
+        let waiting: Vec<(Partition, Assignment)> = {
+            let owned = context.owned();
+            let waiting = owned.iter().filter(|(_, owned)| owned.stage == Stage::Waiting);
+            waiting.map(|(partition, owned)| (partition.clone(), owned.assignment)).collect()
+        };
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        for (partition, assignment) in &waiting {
+            let split = self.consumer.split_partition_queue(&partition.topic, partition.number);
+            let mut queue = split.ok_or_else(|| Error::Client { detail: format!("partition {partition} has no queue") })?;
+            let thread: Thread = thread::current();
+            queue.set_nonempty_callback(move || thread.unpark());
+            self.queues.insert(partition.clone(), (*assignment, queue));
+        }
+        let mut opened = Vec::new();
+        for (partition, owned) in context.owned().iter_mut().filter(|(_, owned)| owned.stage == Stage::Waiting) {
+            owned.stage = Stage::Open;
+            let (start, known_complete) = (owned.start.offset, owned.start.known_complete);
+            self.credits.open(owned.assignment);
+            opened.push(Opened { assignment: owned.assignment, partition: partition.clone(), start, known_complete });
+        }
+        self.health.partitions(self.expected, opened.len());
+        context.tell(Inbox::Assigned(opened));
+        let list = assignment::list(waiting.iter().map(|(partition, _)| (partition, Offset::Invalid)))?;
+        self.consumer.resume(&list).map_err(|source| Error::broker("resume partitions", &source))
+    }
+
+    /// Takes what has come, partition by partition, each up to its credit.
+    fn drain_queues(&mut self, context: &Context) -> usize {
+        if self.fetching == Fetching::Off {
+            return 0;
+        }
+        let open: BTreeMap<Partition, Assignment> = {
+            let owned = context.owned();
+            owned.iter().filter(|(_, owned)| owned.stage == Stage::Open).map(|(p, owned)| (p.clone(), owned.assignment)).collect()
+        };
+        self.queues.retain(|partition, (assignment, _)| open.get(partition) == Some(assignment));
+        let mut took = 0;
+        for (partition, (assignment, queue)) in &self.queues {
+            let mut batch: Vec<(i64, Payload)> = Vec::new();
+            let mut credit = self.credits.of(*assignment);
+            while batch.len() < context.settings.batch_records_max && credit.is_left() {
+                match queue.poll(Duration::ZERO) {
+                    Some(Ok(record)) => {
+                        let payload = native::payload(&record);
+                        credit.take(payload.bytes());
+                        batch.push((record.offset(), payload));
+                    }
+                    Some(Err(error)) => {
+                        self.consumed_error(context, &error);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            if batch.is_empty() {
+                continue;
+            }
+            took += batch.len();
+            self.credits.took(*assignment, &credit);
+            observe::records_fetched(&partition.topic, batch.len());
+            match self.intake.deliveries(partition, batch) {
+                Ok(deliveries) => context.tell(Inbox::Arrived(*assignment, deliveries)),
+                Err(error) => context.fail(Error::Store(error)),
+            }
+        }
+        took
+    }
+
+    fn consumed_error(&self, context: &Context, error: &KafkaError) {
+        match error {
+            KafkaError::MessageConsumptionFatal(code) => context.fail(Error::Client { detail: code.to_string() }),
+            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => context.fail(Error::Client {
+                detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
+            }),
+            error => observe::client_error(error, "fetch"),
+        }
+    }
+
+    fn commit_tick(&mut self, context: &Context) {
+        if Instant::now() < self.next_commit {
+            return;
+        }
+        self.next_commit = Instant::now() + context.settings.commit_interval;
+        context.commit(&self.consumer);
+    }
+
+    /// Leaves the group for good: a planned stop of a lone member need not wait for its session to time out.
+    fn leave(mut self) {
+        self.consumer.unsubscribe();
+        let context = self.consumer.context().clone();
+        let end = Instant::now() + LEAVE;
+        while context.owned().held() > 0 && Instant::now() < end {
+            drop(self.consumer.poll(Duration::from_millis(20)));
+        }
+        self.queues.clear();
+    }
+}

@@ -1,0 +1,386 @@
+//! Owns the loop: inbox in, machine, actions out, one batch to the store at the end of each turn. A loop without opinions.
+
+use super::{
+    Error, Health, Settings,
+    clock::Clock,
+    credit::Credits,
+    inbox::{Command, Inbox, Opened, Ownership},
+    intake::Intake,
+    observe,
+    operator::Pending,
+    perform::Tasks,
+    producer::Producer,
+};
+use crate::{
+    handler::Routes,
+    protocol::{
+        key::KeyDigest,
+        machine::{Action, Assignment, Event, Limits, Machine, Replies, Route},
+        time::Monotonic,
+    },
+    store::{Partition, PreviousStop, ReceiptStore, Which},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, mpsc},
+    thread::Thread,
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::Instant,
+};
+
+/// Entries of the inbox that are taken in one turn.
+const TURN_MAX: usize = 1024;
+/// Operations that one page of a listing has.
+const PAGE: usize = 1000;
+
+/// How a runner ended.
+pub(super) enum Ended {
+    Stopped,
+    Failed(Error),
+}
+
+/// The consumer thread's ear: a command wakes it.
+pub(super) struct Commands {
+    sender: mpsc::Sender<Command>,
+    thread: Thread,
+}
+
+impl Commands {
+    pub(super) fn new(sender: mpsc::Sender<Command>, thread: Thread) -> Self {
+        Self { sender, thread }
+    }
+
+    /// Tells the consumer thread. When it is gone, its end is in the inbox already.
+    pub(super) fn tell(&self, command: Command) {
+        drop(self.sender.send(command));
+        self.thread.unpark();
+    }
+}
+
+pub(super) struct Parts {
+    pub(super) settings: Settings,
+    pub(super) routes: Arc<Routes>,
+    pub(super) store: Arc<dyn ReceiptStore>,
+    pub(super) health: Arc<Health>,
+    pub(super) inbox: UnboundedSender<Inbox>,
+    pub(super) commands: Commands,
+    pub(super) credits: Credits,
+    pub(super) intake: Arc<Intake>,
+}
+
+/// A revoke hook that waits.
+struct Waiting {
+    assignments: BTreeSet<Assignment>,
+    done: mpsc::SyncSender<()>,
+}
+
+/// A partition as the engine sees it: how much has come, for credits and metrics.
+pub(super) struct Here {
+    pub(super) partition: Partition,
+    pub(super) assignment: Assignment,
+    records: usize,
+    bytes: u64,
+}
+
+pub(super) struct Engine {
+    pub(super) machine: Machine,
+    pub(super) parts: Parts,
+    pub(super) clock: Clock,
+    pub(super) tasks: Tasks,
+    pub(super) operators: Pending,
+    pub(super) here: BTreeMap<usize, Here>,
+    revoking: Vec<Waiting>,
+    ending: Option<Ending>,
+    failed: Option<Error>,
+}
+
+/// A planned stop on its way.
+struct Ending {
+    deadline: Instant,
+    closing: Closing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    Draining,
+    Told,
+}
+
+impl Engine {
+    pub(super) fn new(parts: Parts) -> Result<Self, Error> {
+        let identity = parts.store.identity().clone();
+        let careful = match identity.previous_stop {
+            PreviousStop::Unclean => pages(&*parts.store, Which::InDoubt)?.into_iter().map(|(key, _)| key).collect(),
+            PreviousStop::First | PreviousStop::Clean => BTreeSet::new(),
+        };
+        let machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
+        let producer = Producer::new(&parts.settings, &identity.store_id)?;
+        let tasks = Tasks::new(parts.inbox.clone(), parts.routes.clone(), parts.store.clone(), producer, &parts.settings);
+        let (clock, operators) = (Clock::start(), Pending::default());
+        Ok(Self { machine, parts, clock, tasks, operators, here: BTreeMap::new(), revoking: Vec::new(), ending: None, failed: None })
+    }
+
+    /// Turns until the end, or until it must end.
+    pub(super) async fn run(mut self, mut incoming: UnboundedReceiver<Inbox>, end: impl Future<Output = ()>) -> Ended {
+        let mut actions = Vec::new();
+        if let Err(error) = self.begin(&mut actions) {
+            return self.fail(error);
+        }
+        let mut end = std::pin::pin!(end);
+        let mut inbox = Vec::with_capacity(TURN_MAX);
+        let mut commit = tokio::time::interval(self.parts.settings.commit_interval.min(Duration::from_secs(1)));
+        commit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let timer = self.next_wake();
+            let event = tokio::select! {
+                biased;
+                () = &mut end, if self.ending.is_none() => {
+                    self.begin_stop(&mut actions);
+                    Event::Tick
+                }
+                _ = commit.tick() => {
+                    self.observe();
+                    Event::CommitTick
+                }
+                took = incoming.recv_many(&mut inbox, TURN_MAX) => {
+                    debug_assert!(took > 0, "the engine holds a sender itself");
+                    Event::Tick
+                }
+                () = tokio::time::sleep_until(timer) => Event::Tick,
+            };
+            for told in inbox.drain(..) {
+                if let Some(ended) = self.take(told, &mut actions) {
+                    return ended;
+                }
+            }
+            self.machine.on(event, self.clock.now(), &mut actions);
+            self.perform(&mut actions);
+            self.give_credit();
+            observe::tallies(self.machine.take_tallies(), &self.here, &self.parts.routes);
+            if let Some(error) = self.failed.take() {
+                return self.fail(error);
+            }
+            if let Some(ended) = self.end_stop() {
+                return ended;
+            }
+        }
+    }
+
+    /// Takes up what the store says is in doubt or parked.
+    fn begin(&mut self, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let mut open = pages(&*self.parts.store, Which::InDoubt)?;
+        open.extend(pages(&*self.parts.store, Which::Parked)?);
+        for (key, known) in open {
+            self.machine.on(Event::Doubtful { key, known }, self.clock.now(), actions);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, told: Inbox, actions: &mut Vec<Action>) -> Option<Ended> {
+        let event = match told {
+            Inbox::Assigned(opened) => {
+                self.assigned(opened, actions);
+                return None;
+            }
+            Inbox::Revoked { assignments, ownership, done } => {
+                self.revoked(&assignments, ownership, done, actions);
+                return None;
+            }
+            Inbox::Arrived(assignment, deliveries) => {
+                if let Some(here) = self.here.get_mut(&assignment.partition).filter(|here| here.assignment == assignment) {
+                    here.records += deliveries.len();
+                    here.bytes += deliveries.iter().map(|delivery| delivery.payload.bytes()).sum::<u64>();
+                }
+                Event::Arrived { assignment, deliveries }
+            }
+            Inbox::Appended(ticket, Ok(appended)) => {
+                observe::store_sync(appended.sync, appended.group);
+                Event::Appended { ticket, answers: appended.answers }
+            }
+            Inbox::Appended(_, Err(error)) => return Some(self.fail(error.into())),
+            Inbox::Stopped(Ok(())) if self.ending.is_some() => return Some(Ended::Stopped),
+            Inbox::Stopped(Ok(())) => return Some(self.fail(Error::Client { detail: "the consumer thread ended".into() })),
+            Inbox::Stopped(Err(error)) => return Some(self.fail(error)),
+            Inbox::Committed(assignment, slot) => Event::Committed { assignment, slot },
+            Inbox::Finished(attempt, outcome) => {
+                self.tasks.ended(&attempt);
+                Event::Finished { attempt, outcome }
+            }
+            Inbox::DeadLettered(work, result) => Event::DeadLettered { work, result },
+            Inbox::Replied(work, result) => Event::Replied { work, result },
+            Inbox::LookedUp(key, started, finding) => match self.load(key) {
+                Some(known) => Event::LookedUp { key, known, started, finding },
+                None => return None,
+            },
+            Inbox::Event(event) => *event,
+            Inbox::Operate(change, answer) => {
+                self.operate(*change, answer, actions);
+                return None;
+            }
+            Inbox::OperatorProduced(request, result) => {
+                self.operator_produced(request, result, actions);
+                return None;
+            }
+        };
+        self.machine.on(event, self.clock.now(), actions);
+        None
+    }
+
+    fn assigned(&mut self, opened: Vec<Opened>, actions: &mut Vec<Action>) {
+        for Opened { assignment, partition, start, known_complete } in opened {
+            observe::partition_open(&partition, start);
+            let (topic, number) = (partition.topic.clone(), partition.number);
+            self.here.insert(assignment.partition, Here { partition, assignment, records: 0, bytes: 0 });
+            let event = Event::Assigned { assignment, topic, number, start, known_complete };
+            self.machine.on(event, self.clock.now(), actions);
+        }
+    }
+
+    fn revoked(&mut self, assignments: &[Assignment], ownership: Ownership, done: mpsc::SyncSender<()>, actions: &mut Vec<Action>) {
+        let now = self.clock.now();
+        let until = now.monotonic.after(self.parts.settings.drain_budget);
+        self.parts.health.closed(assignments.len());
+        let waiting = assignments.iter().copied().filter(|assignment| self.machine.is_open(*assignment)).collect();
+        self.revoking.push(Waiting { assignments: waiting, done });
+        for assignment in assignments.iter().copied() {
+            let event = match ownership {
+                Ownership::Ours => Event::Revoke { assignment, until },
+                Ownership::Lost => Event::Lost { assignment },
+            };
+            self.machine.on(event, now, actions);
+        }
+        self.answer_revokes();
+    }
+
+    pub(super) fn drained(&mut self, assignment: Assignment) {
+        for waiting in &mut self.revoking {
+            waiting.assignments.remove(&assignment);
+        }
+        self.answer_revokes();
+    }
+
+    fn answer_revokes(&mut self) {
+        self.revoking.retain(|waiting| {
+            if waiting.assignments.is_empty() {
+                // A hook that no longer waits has run into its own bound.
+                let _ = waiting.done.send(());
+            }
+            !waiting.assignments.is_empty()
+        });
+    }
+
+    /// Stops fetching, and lets every partition drain until the deadline.
+    fn begin_stop(&mut self, actions: &mut Vec<Action>) {
+        let settings = &self.parts.settings;
+        #[allow(clippy::disallowed_methods, reason = "the stop's own bound")]
+        let deadline = Instant::now() + settings.stop_deadline;
+        let (now, budget) = (self.clock.now(), settings.drain_budget.min(settings.stop_deadline / 2));
+        self.ending = Some(Ending { deadline, closing: Closing::Draining });
+        self.parts.commands.tell(Command::StopFetching);
+        let assignments: Vec<Assignment> = self.here.values().map(|here| here.assignment).collect();
+        for assignment in assignments {
+            self.machine.on(Event::Revoke { assignment, until: now.monotonic.after(budget) }, now, actions);
+        }
+    }
+
+    /// Closes the consumer once everything is drained; gives up at the deadline, which is safe.
+    fn end_stop(&mut self) -> Option<Ended> {
+        let idle = self.machine.is_idle();
+        let ending = self.ending.as_mut()?;
+        #[allow(clippy::disallowed_methods, reason = "the stop's own bound")]
+        if Instant::now() >= ending.deadline {
+            observe::stop_cut_off(self.machine.alive());
+            return Some(Ended::Stopped);
+        }
+        if idle && ending.closing == Closing::Draining {
+            ending.closing = Closing::Told;
+            self.parts.commands.tell(Command::Close);
+        }
+        None
+    }
+
+    fn next_wake(&self) -> Instant {
+        let timer = self.machine.next_timer().map(|at: Monotonic| Instant::from_std(self.clock.instant(at)));
+        let ending = self.ending.as_ref().map(|ending| ending.deadline);
+        #[allow(clippy::disallowed_methods, reason = "a bound for the wait")]
+        let latest = Instant::now() + Duration::from_secs(1);
+        [timer, ending].into_iter().flatten().fold(latest, Instant::min)
+    }
+
+    fn give_credit(&self) {
+        for here in self.here.values() {
+            let (records, bytes) = self.machine.in_flight(here.assignment.partition);
+            self.parts.credits.left(here.assignment, here.records.saturating_sub(records), here.bytes.saturating_sub(bytes));
+        }
+    }
+
+    fn observe(&mut self) {
+        let full = self.parts.store.pressure().map(|error| error.to_string());
+        let paused: Vec<&str> = self.machine.paused_routes().map(|route| self.parts.routes.operations()[route].name).collect();
+        let reason = match (&full, paused.is_empty()) {
+            (Some(full), _) => Some(full.clone()),
+            (None, false) => Some(format!("too many unresolved operations of {}", paused.join(", "))),
+            (None, true) => None,
+        };
+        self.parts.health.paused(reason);
+        let mut actions = Vec::new();
+        self.machine.on(Event::StoreFull(full), self.clock.now(), &mut actions);
+        observe::store(&*self.parts.store, self.clock.now().wall);
+        observe::partitions(self.machine.watermarks(), &self.here);
+        self.perform(&mut actions);
+    }
+
+    /// Loads one operation; a store that cannot be read ends the runner.
+    pub(super) fn load(&mut self, key: KeyDigest) -> Option<Arc<crate::protocol::known::Known>> {
+        match self.parts.store.load(&[key]) {
+            Ok(mut known) => known.pop(),
+            Err(error) => {
+                self.failed.get_or_insert(error.into());
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> Ended {
+        self.parts.commands.tell(Command::StopFetching);
+        Ended::Failed(error)
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        permits: settings.permits,
+        tenant_permits_max: settings.tenant_permits_max,
+        partition_records_max: settings.partition_records_max,
+        park_record_bytes_max: settings.park_record_bytes_max,
+        reply_attempts_max: settings.reply_attempts_max,
+        reply_back_off: Duration::from_secs(1),
+        look_up_back_off: settings.look_up_back_off,
+    }
+}
+
+fn routes(routes: &Routes) -> Vec<Route> {
+    let route = |plan: &crate::handler::RoutePlan| Route {
+        names: std::iter::once(plan.name).chain(plan.formerly().iter().copied()).map(String::from).collect(),
+        policy: plan.policy.clone(),
+        replies: if plan.has_reply() { Replies::Hook } else { Replies::None },
+    };
+    routes.operations().iter().map(route).collect()
+}
+
+type Page = Vec<(KeyDigest, Arc<crate::protocol::known::Known>)>;
+
+/// Every operation of a listing.
+fn pages(store: &dyn ReceiptStore, which: Which) -> Result<Page, Error> {
+    let mut all: Page = Vec::new();
+    loop {
+        let page = store.list(which, all.last().map(|(key, _)| *key), PAGE)?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
+}

@@ -1,0 +1,81 @@
+//! Owns why a runner must end, with the remedy in each text.
+
+use crate::{protocol::start::Refusal, store};
+use rdkafka::error::KafkaError;
+
+/// Why a runner cannot start, or must end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// As the store's error says; then restart.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// Check `kafka.brokers`, the network and the security settings.
+    #[error("no answer from the brokers at {brokers}; check kafka.brokers, the network and the security settings")]
+    Unreachable {
+        /// The addresses.
+        brokers: String,
+    },
+    /// As the client's words say; then restart.
+    #[error("cannot {action}: {detail}")]
+    Broker {
+        /// What was tried.
+        action: &'static str,
+        /// The client's words.
+        detail: String,
+    },
+    /// Create the topic, or correct the app's route.
+    #[error("topic {topic:?} does not exist; create it, or correct the app's route")]
+    NoTopic {
+        /// The topic.
+        topic: String,
+    },
+    /// Stop the other member; one process per group, until receipts follow their partitions.
+    #[error("group {group:?} has another live member ({member}); stop it: one process per group, with one store")]
+    OtherMember {
+        /// The group.
+        group: String,
+        /// The member's id.
+        member: String,
+    },
+    /// Stop the other member; one process per group, until receipts follow their partitions.
+    #[error(
+        "only {assigned} of {partitions} partitions are assigned here: another member of the group holds the rest; stop it: one process per group, with one store"
+    )]
+    NotAlone {
+        /// How many are assigned.
+        assigned: usize,
+        /// How many there are.
+        partitions: usize,
+    },
+    /// As the refusal says.
+    #[error("partition {partition} is refused: {refusal}")]
+    Refused {
+        /// Which.
+        partition: store::Partition,
+        /// Why, with the remedy.
+        refusal: Refusal,
+    },
+    /// Restart: receipts are durable.
+    #[error("the client cannot go on: {detail}")]
+    Client {
+        /// The client's words.
+        detail: String,
+    },
+}
+
+impl Error {
+    pub(super) fn broker(action: &'static str, source: &KafkaError) -> Self {
+        Self::Broker { action, detail: source.to_string() }
+    }
+
+    /// The process's exit code: 74 when the store failed, 78 when a person must change something first, 75 when a restart may do.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Store(store::Error::Io { .. } | store::Error::Stopped { .. } | store::Error::Corrupt { .. }) => 74,
+            Self::Store(_) | Self::NoTopic { .. } | Self::OtherMember { .. } | Self::NotAlone { .. } | Self::Refused { .. } => 78,
+            Self::Unreachable { .. } | Self::Broker { .. } | Self::Client { .. } => 75,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Owns the questions about the cluster and the group that are asked before the first record: do the topics exist, and is this
+//! process alone in its group.
+
+use super::observe;
+use super::{Error, context::Context, settings::BROKER_WAIT};
+use rdkafka::client::Client;
+use std::time::Duration;
+
+/// Describing a group is optional: a broker that cannot is not waited for long.
+const DESCRIBE: Duration = Duration::from_secs(3);
+
+/// How many partitions the topics have together.
+pub(super) fn partitions(client: &Client<Context>, topics: &[String]) -> Result<usize, Error> {
+    let mut partitions = 0;
+    for topic in topics {
+        let metadata = client.fetch_metadata(Some(topic), BROKER_WAIT).map_err(|source| Error::broker("ask for a topic", &source))?;
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        match found {
+            Some(found) if found.error().is_none() && !found.partitions().is_empty() => partitions += found.partitions().len(),
+            _ => return Err(Error::NoTopic { topic: topic.clone() }),
+        }
+    }
+    Ok(partitions)
+}
+
+/// Refuses a group that has a live member other than an earlier start of this one.
+pub(super) fn alone(client: &Client<Context>, group: &str, instance: &str) -> Result<(), Error> {
+    let described = match client.fetch_group_list(Some(group), DESCRIBE) {
+        Ok(described) => described,
+        Err(error) => {
+            observe::group_not_described(group, &error);
+            return Ok(());
+        }
+    };
+    let members = described.groups().iter().filter(|found| found.name() == group).flat_map(|found| found.members());
+    let other =
+        members.filter(|member| !member.id().starts_with(instance) && member.client_id() != instance).map(|m| m.id().to_string()).next();
+    match other {
+        Some(member) => Err(Error::OtherMember { group: group.into(), member }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Owns the journey on Kafka: a consumer thread, an engine that drives the machine, and tasks for handlers, lookups and dead letters.
+//! Every rule is `protocol`'s; this performs.
+//!
+//! Working alone, one process owns every partition of its topics. The store's directory lock is the fence; static membership fences
+//! a copy at the broker; a second member is refused.
+
+mod assignment;
+mod clock;
+mod consumer;
+mod context;
+mod credit;
+mod engine;
+mod error;
+mod group;
+mod health;
+mod inbox;
+mod intake;
+mod native;
+mod observe;
+mod operator;
+mod perform;
+mod producer;
+mod settings;
+
+pub use error::Error;
+pub use health::Health;
+pub use operator::Operators;
+pub use settings::{ErrorText, FirstStart, Settings};
+
+use self::{
+    consumer::ConsumerThread,
+    context::Context,
+    credit::Credits,
+    engine::{Ended, Engine},
+    inbox::Inbox,
+    intake::Intake,
+};
+use crate::{handler::Routes, store::ReceiptStore};
+use std::{sync::Arc, thread};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// A runner that is set up and not started: its operators' handle and its health can be given out before it runs.
+pub struct Runner {
+    settings: Settings,
+    routes: Arc<Routes>,
+    store: Arc<dyn ReceiptStore>,
+    health: Arc<Health>,
+    inbox: UnboundedSender<Inbox>,
+    incoming: UnboundedReceiver<Inbox>,
+}
+
+impl Runner {
+    /// Sets a runner up. Touches neither the broker nor the store.
+    #[must_use]
+    pub fn new(settings: Settings, routes: Arc<Routes>, store: Arc<dyn ReceiptStore>) -> Self {
+        let (inbox, incoming) = unbounded_channel();
+        Self { settings, routes, store, health: Arc::default(), inbox, incoming }
+    }
+
+    /// What live and ready say.
+    #[must_use]
+    pub fn health(&self) -> Arc<Health> {
+        self.health.clone()
+    }
+
+    /// Through which operators change state.
+    #[must_use]
+    pub fn operators(&self) -> Operators {
+        Operators::new(self.inbox.clone())
+    }
+
+    /// Runs until `end`, then drains: facts are durable and offsets committed when it returns, as far as the stop deadline allows.
+    /// The caller closes the store.
+    ///
+    /// # Errors
+    /// When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
+    /// Receipts are durable all the same, and a restart goes on from there.
+    pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
+        let (settings, store) = (self.settings.clone(), self.store.clone());
+        let (commands, received) = std::sync::mpsc::channel();
+        let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);
+        let context = Context::new(settings, store, self.inbox.clone(), received);
+        let intake = Intake::new(self.routes.clone(), self.store.clone());
+        let (thread_credits, thread_health, thread_inbox) = (credits.clone(), self.health.clone(), self.inbox.clone());
+        let spawned = thread::Builder::new().name("receipted-consumer".into()).spawn(move || {
+            let ended = ConsumerThread::connect(context, intake, thread_credits, thread_health).and_then(ConsumerThread::run);
+            drop(thread_inbox.send(Inbox::Stopped(ended)));
+        });
+        let consumer = spawned.map_err(|source| Error::Client { detail: format!("consumer thread: {source}") })?.thread().clone();
+        let intake = Intake::new(self.routes.clone(), self.store.clone());
+        let parts = engine::Parts {
+            settings: self.settings,
+            routes: self.routes,
+            store: self.store,
+            health: self.health,
+            inbox: self.inbox,
+            commands: engine::Commands::new(commands, consumer),
+            credits,
+            intake: Arc::new(intake),
+        };
+        match Engine::new(parts)?.run(self.incoming, end).await {
+            Ended::Stopped => Ok(()),
+            Ended::Failed(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Owns the actions: what the machine intends, done. Handlers, lookups, replies and dead letters run as tasks and report to the inbox.
+
+use super::{
+    Settings,
+    engine::Engine,
+    inbox::{Command, Inbox},
+    observe,
+    producer::Producer,
+};
+use crate::{
+    handler::{self, Answered, AttemptInfo, Delivery, Operation, Record, Reply, Routes},
+    protocol::{
+        key::OperationKey,
+        machine::{Action, AttemptKey, Event, Replay, StartKind, Subject, WorkId},
+        note::{AttemptId, DoubtReason, Slot},
+        outcome::Outcome,
+        park::{ParkId, Payload},
+        receipt::{Receipt, State},
+    },
+    store::{Batch, ReceiptStore},
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Semaphore, mpsc::UnboundedSender},
+    task::AbortHandle,
+};
+use tracing::Instrument;
+
+pub(super) struct Tasks {
+    inbox: UnboundedSender<Inbox>,
+    routes: Arc<Routes>,
+    store: Arc<dyn ReceiptStore>,
+    pub(super) producer: Producer,
+    lookups: Arc<Semaphore>,
+    lookup_time_limit: Duration,
+    reply_time_limit: Duration,
+    prepared: HashMap<WorkId, handler::Attempt>,
+    running: HashMap<AttemptKey, AbortHandle>,
+}
+
+impl Tasks {
+    pub(super) fn new(
+        inbox: UnboundedSender<Inbox>, routes: Arc<Routes>, store: Arc<dyn ReceiptStore>, producer: Producer, settings: &Settings,
+    ) -> Self {
+        Self {
+            inbox,
+            routes,
+            store,
+            producer,
+            lookups: Arc::new(Semaphore::new(settings.lookups_max)),
+            lookup_time_limit: settings.lookup_time_limit,
+            reply_time_limit: settings.reply_time_limit,
+            prepared: HashMap::new(),
+            running: HashMap::new(),
+        }
+    }
+
+    pub(super) fn ended(&mut self, attempt: &AttemptKey) {
+        self.running.remove(attempt);
+    }
+
+    fn extract(
+        &mut self, work: WorkId, attempt: AttemptId, generation: u32, kind: StartKind, payload: Arc<Payload>, subject: &Subject,
+    ) -> Result<(), String> {
+        let info = AttemptInfo {
+            number: attempt.number,
+            token: u64::from(attempt.number),
+            key_generation: generation,
+            correlation: subject.correlation.clone(),
+            replay: if kind == StartKind::First { handler::Replay::First } else { handler::Replay::Repeat },
+        };
+        let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(subject.name.clone(), info));
+        let prepared = self.routes.operations()[subject.route].prepare(delivery).map_err(|invalid| invalid.to_string())?;
+        self.prepared.insert(work, prepared);
+        Ok(())
+    }
+
+    fn start(&mut self, work: WorkId, attempt: AttemptKey, slot: &Slot) {
+        let report = Report { inbox: self.inbox.clone(), attempt, outcome: None };
+        let Some(prepared) = self.prepared.remove(&work) else { return drop(report) };
+        let span = tracing::info_span!(
+            "attempt",
+            topic = %slot.topic,
+            partition = slot.partition,
+            offset = slot.offset,
+            operation = prepared.operation.name(),
+            key = %attempt.0,
+            attempt = attempt.1.number,
+            correlation_id = prepared.operation.correlation_id().unwrap_or_default(),
+        );
+        let run = async move {
+            let mut report = report;
+            report.outcome = Some(prepared.await);
+        };
+        self.running.insert(attempt, tokio::spawn(run.instrument(span)).abort_handle());
+    }
+
+    fn abort(&mut self, attempt: &AttemptKey) {
+        if let Some(handle) = self.running.remove(attempt) {
+            handle.abort();
+        }
+    }
+
+    fn reply(&self, work: WorkId, receipt: &Receipt, subject: &Subject, replay: Replay, payload: Arc<Payload>) {
+        let answered = match receipt.state() {
+            State::Applied(applied) => Answered::Applied(applied.clone()),
+            State::Rejected(reason) => Answered::Rejected(reason.into()),
+            _ => return drop(self.inbox.send(Inbox::Replied(work, Err("the operation is not settled".into())))),
+        };
+        let last = receipt.admissions().iter().next_back();
+        let info = AttemptInfo {
+            number: last.map_or(1, |(attempt, _)| attempt.number),
+            token: last.map_or(1, |(attempt, _)| u64::from(attempt.number)),
+            key_generation: last.map_or(0, |(_, admission)| admission.key_generation),
+            correlation: subject.correlation.clone(),
+            replay: if replay == Replay::Original { handler::Replay::First } else { handler::Replay::Repeat },
+        };
+        let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(subject.name.clone(), info));
+        let Some(call) = self.routes.operations()[subject.route].reply(Reply::new(delivery, answered)) else {
+            return drop(self.inbox.send(Inbox::Replied(work, Ok(()))));
+        };
+        let (inbox, limit) = (self.inbox.clone(), self.reply_time_limit);
+        tokio::spawn(async move {
+            let result = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err("no answer within its time limit".into()));
+            drop(inbox.send(Inbox::Replied(work, result)));
+        });
+    }
+
+    fn look_up(&self, lookup: LookUp, clock: super::clock::Clock) {
+        let (inbox, routes, store, permits) = (self.inbox.clone(), self.routes.clone(), self.store.clone(), self.lookups.clone());
+        let limit = self.lookup_time_limit;
+        tokio::spawn(async move {
+            let permit = permits.acquire_owned().await;
+            let LookUp { key, name, route, park, attempt, key_generation } = lookup;
+            let read = tokio::task::spawn_blocking(move || store.payload(&park)).await;
+            let payload = match read {
+                Ok(Ok(Some(payload))) => Ok(Arc::new(payload)),
+                Ok(Ok(None)) => Err("the parked record is gone".to_string()),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            // The quiet period is compared with when the lookup started, so that this is read before it does.
+            let started = clock.now().monotonic;
+            let finding = match payload.and_then(|payload| {
+                let info = AttemptInfo { number: attempt.number, token: u64::from(attempt.number), key_generation, ..Default::default() };
+                let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(Arc::new(*name), info));
+                routes.operations()[route].look_up(delivery).ok_or("the route has no lookup")?.map_err(|invalid| invalid.to_string())
+            }) {
+                Ok(run) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err("no answer within its time limit".into())),
+                Err(reason) => Err(reason),
+            };
+            observe::looked_up(&key, &finding);
+            drop(permit);
+            drop(inbox.send(Inbox::LookedUp(key, started, finding)));
+        });
+    }
+}
+
+/// What a lookup is made of.
+struct LookUp {
+    key: crate::protocol::key::KeyDigest,
+    name: Box<OperationKey>,
+    route: usize,
+    park: ParkId,
+    attempt: AttemptId,
+    key_generation: u32,
+}
+
+/// Reports an attempt's end, also when its future is dropped: then nobody can tell.
+struct Report {
+    inbox: UnboundedSender<Inbox>,
+    attempt: AttemptKey,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let dropped = || Outcome::Unknown(DoubtReason::Cancelled, "the future was dropped before it ended".into());
+        let outcome = self.outcome.take().unwrap_or_else(dropped);
+        drop(self.inbox.send(Inbox::Finished(self.attempt, outcome)));
+    }
+}
+
+impl Engine {
+    /// Performs actions until none is left, then hands the gathered entries to the store as one batch.
+    pub(super) fn perform(&mut self, actions: &mut Vec<Action>) {
+        let mut after = Vec::new();
+        loop {
+            for action in actions.drain(..) {
+                if let Some(event) = self.act(action) {
+                    self.machine.on(event, self.clock.now(), &mut after);
+                }
+            }
+            std::mem::swap(actions, &mut after);
+            if actions.is_empty() {
+                self.machine.flush(actions);
+                if actions.is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Performs one action; an answer that is there at once comes back as an event.
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Append { ticket, entries } => {
+                let inbox = self.parts.inbox.clone();
+                let reply = Box::new(move |appended| drop(inbox.send(Inbox::Appended(ticket, appended))));
+                self.parts.store.submit(Batch(entries), reply);
+            }
+            Action::Extract { work, attempt, key_generation, kind, payload, subject } => {
+                let result = self.tasks.extract(work, attempt, key_generation, kind, payload, &subject);
+                return Some(Event::Extracted { work, result });
+            }
+            Action::Forget { work } => drop(self.tasks.prepared.remove(&work)),
+            Action::Start { work, attempt, slot } => self.tasks.start(work, attempt, &slot),
+            Action::Abort { attempt } => self.tasks.abort(&attempt),
+            Action::DeadLetter { work, slot, reason, detail, payload, subject, attempts } => {
+                let letter = self.tasks.producer.letter(&slot, reason, &detail, &payload, subject.as_deref(), attempts);
+                let inbox = self.parts.inbox.clone();
+                self.tasks.producer.send(letter, move |result| drop(inbox.send(Inbox::DeadLettered(work, result))));
+            }
+            Action::Reply { work, receipt, subject, replay, payload } => self.tasks.reply(work, &receipt, &subject, replay, payload),
+            Action::Load { key } => return self.load(key).map(|known| Event::Doubtful { key, known }),
+            Action::Unpark { key, park } => self.unpark(key, park),
+            Action::LookUp { key, name, route, park, attempt, key_generation } => {
+                self.tasks.look_up(LookUp { key, name, route, park, attempt, key_generation }, self.clock);
+            }
+            Action::Commit { assignment, offset } => self.parts.commands.tell(Command::Commit(assignment, offset)),
+            Action::Drained { assignment } => self.drained(assignment),
+            Action::Halt { assignment, slot, reason } => {
+                observe::halted(&slot, &reason);
+                self.parts.health.closed(1);
+                self.parts.commands.tell(Command::Halt(assignment));
+            }
+            Action::Answer { request, answer } => self.operator_answered(request, answer),
+        }
+        None
+    }
+
+    /// Reads a parked record and finds its operation again.
+    fn unpark(&self, key: crate::protocol::key::KeyDigest, park: ParkId) {
+        let (inbox, store, intake) = (self.parts.inbox.clone(), self.parts.store.clone(), self.parts.intake.clone());
+        tokio::task::spawn_blocking(move || {
+            let read = store.payload(&park).map_err(|error| error.to_string()).and_then(|payload| {
+                let payload = Arc::new(payload.ok_or("the record is gone")?);
+                let content = intake.content(&park.slot.topic, &payload).map_err(|error| error.to_string())?;
+                Ok((payload, content))
+            });
+            let event = match read {
+                Ok((payload, crate::protocol::machine::Content::Operation(subject))) if subject.key == key => {
+                    let (slot, record) = (park.slot.clone(), payload.digest());
+                    Event::Unparked { park, slot, payload, record, subject }
+                }
+                Ok(_) => {
+                    observe::not_unparked(&park, "its route makes another operation of it, or none");
+                    Event::NotUnparked { key }
+                }
+                Err(reason) => {
+                    observe::not_unparked(&park, &reason);
+                    Event::NotUnparked { key }
+                }
+            };
+            drop(inbox.send(Inbox::Event(Box::new(event))));
+        });
+    }
+}

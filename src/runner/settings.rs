@@ -1,0 +1,135 @@
+//! Owns what a runner is set to, resolved, and the client settings that follow from it.
+
+use rdkafka::ClientConfig;
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::protocol::time::UnixMillis;
+
+/// Where to start on a topic that has records and no committed offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstStart {
+    /// Not said: refused on a topic that has records.
+    Unset,
+    /// With the first record.
+    Earliest,
+    /// After the last one.
+    Latest,
+    /// With the first record of that time.
+    At(UnixMillis),
+}
+
+/// What a runner is set to.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where the cluster is.
+    pub brokers: String,
+    /// The consumer group.
+    pub group: String,
+    /// The static member name; `receipted-<store id>` when not set.
+    pub group_instance_id: Option<String>,
+    /// After how long without heartbeat the broker takes the partitions away.
+    pub session_timeout: Duration,
+    /// How often the client says that it lives.
+    pub heartbeat_interval: Duration,
+    /// After how long without a poll the client gives its partitions up.
+    pub poll_interval_max: Duration,
+    /// Where to start without an offset.
+    pub first_start: FirstStart,
+    /// librdkafka settings, as given.
+    pub client: BTreeMap<String, String>,
+    /// Handlers that run at the same time.
+    pub permits: usize,
+    /// Of these, for one tenant.
+    pub tenant_permits_max: usize,
+    /// Records of one partition on their way.
+    pub partition_records_max: usize,
+    /// Their bytes.
+    pub partition_bytes_max: u64,
+    /// Records handed over at once.
+    pub batch_records_max: usize,
+    /// Between two commits.
+    pub commit_interval: Duration,
+    /// How long running handlers may finish when a partition is taken away.
+    pub drain_budget: Duration,
+    /// How long a stop may take.
+    pub stop_deadline: Duration,
+    /// Lookups at the same time.
+    pub lookups_max: usize,
+    /// How long one lookup may take.
+    pub lookup_time_limit: Duration,
+    /// Between two lookups of one operation: at first, and at most.
+    pub look_up_back_off: (Duration, Duration),
+    /// Runs of a reply hook for one record, and the wait between them.
+    pub reply_attempts_max: u32,
+    /// Between two runs of a reply hook, and how long one may take.
+    pub reply_time_limit: Duration,
+    /// Bytes of a record that can be parked.
+    pub park_record_bytes_max: u64,
+    /// Where dead letters go.
+    pub dead_letter_topic: String,
+    /// How long the topic may take.
+    pub dead_letter_within: Duration,
+    /// Whether headers carry the error's text.
+    pub error_text: ErrorText,
+}
+
+/// Whether a dead letter's headers carry the error's text, which may hold personal data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorText {
+    /// They do.
+    Included,
+    /// They do not.
+    Left,
+}
+
+/// Every wait for the broker outside the poll loop has this bound.
+pub(super) const BROKER_WAIT: Duration = Duration::from_secs(15);
+
+impl Settings {
+    /// The consumer's settings. Those that make offsets move only after receipts are not to be changed.
+    pub(super) fn consumer(&self, store_id: &str) -> ClientConfig {
+        let instance = self.instance(store_id);
+        let mut client = self.client();
+        client
+            .set("group.id", &self.group)
+            .set("group.instance.id", &instance)
+            .set("client.id", &instance)
+            .set("session.timeout.ms", self.session_timeout.as_millis().to_string())
+            .set("heartbeat.interval.ms", self.heartbeat_interval.as_millis().to_string())
+            .set("max.poll.interval.ms", self.poll_interval_max.as_millis().to_string())
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "false");
+        client
+    }
+
+    /// The dead-letter producer's settings.
+    pub(super) fn producer(&self, store_id: &str) -> ClientConfig {
+        let mut client = self.client();
+        let bytes = self.park_record_bytes_max.saturating_add(1 << 20).min(1_000_000_000);
+        client
+            .set("client.id", format!("{}-dead-letters", self.instance(store_id)))
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", bytes.to_string())
+            .set("message.timeout.ms", self.dead_letter_within.as_millis().to_string());
+        client
+    }
+
+    /// The static member name.
+    pub(super) fn instance(&self, store_id: &str) -> String {
+        self.group_instance_id.clone().unwrap_or_else(|| format!("receipted-{store_id}"))
+    }
+
+    fn client(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        for (name, value) in &self.client {
+            client.set(name, value);
+        }
+        client.set("bootstrap.servers", &self.brokers);
+        client
+    }
+}
