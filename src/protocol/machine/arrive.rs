@@ -9,7 +9,7 @@ use super::{
 use crate::protocol::{
     decision::{Arrival, Decision, Position, Running, decide, decide_slot},
     doubt::{self, Step},
-    known::{Entry, Known},
+    known::{Entry, Known, Revision},
     note::{Doubt, DoubtReason, Slot},
     park::{ParkReason, SlotNotes},
     policy::OnConflict,
@@ -80,6 +80,7 @@ impl Machine {
             subject: None,
             phase: Phase::Lane,
             detail: String::new(),
+            seen: Revision::default(),
             replay: Replay::Repeat,
             kind: StartKind::First,
             rerun: None,
@@ -128,7 +129,7 @@ impl Machine {
 
     /// Decides about work that has come to the head of its lane, or comes up again.
     pub(super) fn consider(&mut self, id: WorkId, now: Now, actions: &mut Vec<Action>) {
-        let Some(work) = self.works.get(&id) else { return };
+        let Some(work) = self.works.get(&id).filter(|work| work.phase.is_undecided()) else { return };
         let Some(subject) = work.subject.clone() else { return };
         let assignment = match work.source {
             Source::Slot(assignment) => assignment,
@@ -282,9 +283,12 @@ impl Machine {
 
     pub(super) fn set_phase(&mut self, id: WorkId, phase: Phase) {
         if let Some(work) = self.works.get_mut(&id) {
-            let waited = work.phase.waits();
-            let waits = phase.waits();
+            let (waited, waits) = (work.phase.waits(), phase.waits());
+            let was_behind = work.phase == Phase::Key && phase != Phase::Key;
             work.phase = phase;
+            if was_behind && let Some(entry) = work.key().and_then(|key| self.keys.get_mut(&key)) {
+                entry.waiters.retain(|waiter| *waiter != id);
+            }
             if waited && !waits {
                 self.no_longer_waiting(id);
             }
@@ -362,6 +366,11 @@ impl Machine {
 impl KeyEntry {
     pub(super) fn new(known: Arc<Known>) -> Self {
         Self { known, active: None, waiters: VecDeque::new(), deposed: std::collections::BTreeSet::new() }
+    }
+
+    /// Whether an attempt runs, or is about to.
+    pub(super) fn is_busy(&self) -> bool {
+        self.active.is_some() || !self.deposed.is_empty()
     }
 
     /// Whether an attempt runs, or is about to, for other work than `id`.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::protocol::{
     doubt::{self, Future, Step},
-    known::{Entry, Known, fact_label},
+    known::{Entry, Known, Revision, fact_label},
     note::{Admission, AttemptId, Doubt, DoubtReason, Fact, REASON_BYTES_MAX, cut},
     outcome::Outcome,
     park::ParkReason,
@@ -27,6 +27,8 @@ impl Machine {
         self.make_active(id);
         self.set_phase(id, Phase::Permit);
         let Some(work) = self.works.get_mut(&id) else { return };
+        let known = work.key().and_then(|key| self.keys.get(&key));
+        work.seen = known.map_or_else(Revision::default, |entry| entry.known.revision());
         work.kind = kind;
         if kind != StartKind::Rerun {
             work.rerun = None;
@@ -66,7 +68,8 @@ impl Machine {
         Some((subject.route, subject.name.tenant().into()))
     }
 
-    pub(super) fn grant_permits(&mut self, _now: Now, actions: &mut Vec<Action>) {
+    /// Gives permits out. What was decided on a state that has changed since is decided afresh first.
+    pub(super) fn grant_permits(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.store_full.is_some() {
             return;
         }
@@ -75,6 +78,13 @@ impl Machine {
             let granted = queued.and_then(|(work, subject)| Some((work, self.keys.get(&subject.key)?.known.clone(), subject)));
             assert!(granted.is_some(), "a permit was granted to work that has left");
             let Some((work, known, subject)) = granted else { return };
+            if known.revision() != work.seen {
+                self.permits.release(&subject.name.tenant().into());
+                self.careful_done(id);
+                self.decide_afresh(id);
+                self.settle_ready(now, actions);
+                continue;
+            }
             let attempt = AttemptId { number: known.receipt.next_number(), claim: self.claim };
             let fresh = self.routes[subject.route].policy.fresh_key_after_no_effect;
             let key_generation = generation(&known.receipt, fresh);
@@ -87,7 +97,7 @@ impl Machine {
     pub(super) fn extracted(&mut self, id: WorkId, result: Result<(), String>, now: Now, actions: &mut Vec<Action>) {
         let Some(work) = self.works.get(&id) else { return actions.push(Action::Forget { work: id }) };
         let Phase::Extracting(attempt) = work.phase else { return };
-        let (rerun, slot) = (work.rerun, work.slot.clone());
+        let (rerun, slot, seen) = (work.rerun, work.slot.clone(), work.seen);
         let Some(subject) = work.subject.clone() else { return };
         let Some(known) = self.keys.get(&subject.key).map(|entry| entry.known.clone()) else { return };
         if let Err(reason) = result {
@@ -107,7 +117,7 @@ impl Machine {
             correlation: subject.correlation.clone(),
         });
         let name = Some(Box::new((*subject.name).clone()));
-        let entry = Entry::Admit { key: subject.key, name, seen: known.revision(), attempt, admission, within: rerun };
+        let entry = Entry::Admit { key: subject.key, name, seen, attempt, admission, within: rerun };
         self.append(entry, Then::Admitted(id, (subject.key, attempt)));
         self.set_phase(id, Phase::Admitting(attempt));
     }
@@ -150,8 +160,7 @@ impl Machine {
         actions.push(Action::Forget { work: id });
         self.release(id);
         self.careful_done(id);
-        self.set_phase(id, Phase::Lane);
-        self.ready.push_back(id);
+        self.decide_afresh(id);
     }
 
     /// Gives the permit of work that was granted one back, before anything ran.
@@ -254,8 +263,7 @@ impl Machine {
         match known.receipt.state() {
             State::Applied(_) | State::Rejected(_) => self.settled(id, &known, Replay::Original, actions),
             State::InDoubt(_) | State::Retryable | State::New => {
-                self.set_phase(id, Phase::Lane);
-                self.ready.push_back(id);
+                self.decide_afresh(id);
             }
         }
     }

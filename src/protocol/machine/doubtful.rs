@@ -10,7 +10,7 @@ use super::{
 use crate::protocol::{
     doubt,
     key::KeyDigest,
-    known::{Answer, Entry, Known, fits},
+    known::{Answer, Entry, Known, Revision, fits},
     note::{AttemptId, Author, Ruling, Slot, Verdict},
     outcome::Finding,
     park::{ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
@@ -74,7 +74,7 @@ impl Machine {
             return;
         }
         match known.receipt.state() {
-            State::InDoubt(_) if self.rerun_waits(known) => self.resume(key, known, now, actions),
+            State::InDoubt(_) if self.rerun_waits(known, route, now) => self.resume(key, known, now, actions),
             State::InDoubt(_) => match self.routes[route].policy.contract.last() {
                 Contract::Ask { .. } => {
                     if !self.look(key, known, route, actions) {
@@ -93,8 +93,12 @@ impl Machine {
     }
 
     /// Records that were parked only to make room go on from there, under the same contract as in their lane.
-    fn rerun_waits(&self, known: &Known) -> bool {
-        known.open_parks().any(|(_, park)| park.reason == ParkReason::Retry)
+    fn rerun_waits(&self, known: &Known, route: usize, now: Now) -> bool {
+        let mut made_room = known.open_parks().filter(|(_, park)| park.reason == ParkReason::Retry);
+        made_room.any(|(id, _)| {
+            let used = super::arrive::budget(known, &id.slot);
+            matches!(doubt::step(&self.routes[route].policy, &known.receipt, now.wall, used), doubt::Step::Rerun { .. })
+        })
     }
 
     /// The route that an operation without a stored name was attended with.
@@ -130,7 +134,7 @@ impl Machine {
             }
             return;
         };
-        if self.keys.get(&key).is_some_and(|entry| entry.active.is_some() || !entry.deposed.is_empty()) {
+        if self.keys.get(&key).is_some_and(|entry| entry.is_busy()) {
             return self.attend_after(key, self.limits.look_up_back_off.0, now);
         }
         if let Some(entry) = self.doubtful.get_mut(&key) {
@@ -154,6 +158,7 @@ impl Machine {
             subject: Some(subject),
             phase: Phase::Lane,
             detail: String::new(),
+            seen: Revision::default(),
             replay: Replay::Original,
             kind: StartKind::Resumed,
             rerun: None,

@@ -111,7 +111,7 @@ impl Machine {
     pub(super) fn back_to_park(&mut self, id: WorkId, now: Now) {
         let Some(subject) = self.works.get(&id).and_then(|work| work.subject.clone()) else { return };
         self.remove(id);
-        self.attend_at(subject.key, now.monotonic, subject.route);
+        self.attend_at(subject.key, now.monotonic.after(self.limits.look_up_back_off.0), subject.route);
     }
 
     pub(super) fn dead_letter(&mut self, id: WorkId, reason: DeadLetterReason, detail: String, actions: &mut Vec<Action>) {
@@ -230,6 +230,9 @@ impl Machine {
         entry.waiters.retain(|waiter| *waiter != id);
         if entry.active == Some(id) {
             entry.active = None;
+        }
+        // Also when the one that leaves was woken itself and had no attempt of its own.
+        if !entry.is_busy() {
             self.wake(key);
         }
         self.forget_key(key);
@@ -239,13 +242,12 @@ impl Machine {
     pub(super) fn wake(&mut self, key: KeyDigest) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         if let Some(next) = entry.waiters.pop_front() {
-            self.set_phase(next, Phase::Lane);
-            self.ready.push_back(next);
+            self.decide_afresh(next);
         }
     }
 
     fn forget_key(&mut self, key: KeyDigest) {
-        let unused = |entry: &super::KeyEntry| entry.active.is_none() && entry.waiters.is_empty() && entry.deposed.is_empty();
+        let unused = |entry: &super::KeyEntry| !entry.is_busy() && entry.waiters.is_empty();
         if self.keys.get(&key).is_some_and(unused) {
             self.keys.remove(&key);
         }

@@ -297,6 +297,11 @@ impl Machine {
         self.routes.iter().position(|route| route.names.iter().any(|own| own == name))
     }
 
+    fn decide_afresh(&mut self, work: WorkId) {
+        self.set_phase(work, work::Phase::Lane);
+        self.ready.push_back(work);
+    }
+
     fn then(&mut self, then: Then, answer: &Answer, now: Now, actions: &mut Vec<Action>) {
         match (then, answer) {
             (Then::Admitted(work, attempt), Answer::Done(_)) => self.admitted(work, attempt, now, actions),
@@ -304,7 +309,7 @@ impl Machine {
             (Then::Recorded(work, attempt), _) => self.recorded(work, attempt, now, actions),
             (Then::Late(attempt), _) => self.late_recorded(attempt, now),
             (Then::Noted(work, leave), Answer::Done(_)) => self.noted(work, leave, now),
-            (Then::Noted(work, _), Answer::Lost(_)) => self.ready.push_back(work),
+            (Then::Noted(work, _), Answer::Lost(_)) => self.decide_afresh(work),
             (Then::Marked(assignment, offset), _) => self.marked(assignment, offset, actions),
             (Then::Ruled { key, request, second }, answer) => self.ruled(key, request, second, answer, now, actions),
             (Then::Nothing, _) => {}

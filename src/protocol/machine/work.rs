@@ -4,7 +4,7 @@ use super::types::{Replay, StartKind};
 use crate::protocol::{
     fingerprint::Fingerprint,
     key::{KeyDigest, OperationKey},
-    known::Known,
+    known::{Known, Revision},
     note::{AttemptId, Slot},
     park::{ParkId, Payload, RecordDigest, SlotNotes},
     time::{Monotonic, UnixMillis},
@@ -151,6 +151,11 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// Whether a decision about it is due: nothing of it is on its way.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(self, Self::Lane | Self::Key | Self::BackOff(_) | Self::Blocked)
+    }
+
     /// Whether it only waits: such work may hold half of its partition's bound.
     pub(super) fn waits(&self) -> bool {
         matches!(self, Self::Key | Self::BackOff(_))
@@ -170,6 +175,8 @@ pub(super) struct Work {
     pub(super) phase: Phase,
     /// Text for people: why it is parked or dead-lettered.
     pub(super) detail: String,
+    /// The state of its operation that the decision to run rests on.
+    pub(super) seen: Revision,
     /// Whether its answer comes from an attempt of its own.
     pub(super) replay: Replay,
     /// Why it runs next.

@@ -1,0 +1,8 @@
+//! The machine alone: production rules, a world of our own, time as a number. The judge is the world's ledger.
+
+#[path = "machine/random.rs"]
+mod random;
+#[path = "machine/stories.rs"]
+mod stories;
+#[path = "machine/world.rs"]
+mod world;
