@@ -8,7 +8,10 @@ use super::{
     time::UnixMillis,
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A label's value.
 pub type Label = Cow<'static, str>;
@@ -93,7 +96,9 @@ pub fn changes(key: KeyDigest, before: &Known, after: &Known, entry: &Entry, now
         && applied.already
         && before.receipt.notes() != after.receipt.notes()
     {
-        let doubted = before.receipt.undecided().iter().any(|other| other != attempt);
+        let harmless = |facts: &BTreeSet<Fact>| facts.iter().any(|f| matches!(f, Fact::NoEffect(_) | Fact::NotStarted | Fact::Rejected(_)));
+        let cleared = |other: &AttemptId| before.receipt.facts().get(other).is_some_and(harmless);
+        let doubted = before.receipt.admissions().keys().any(|other| other != attempt && !cleared(other));
         changes.count(Total::PriorEffects(if doubted { "unknown_attempt" } else { "foreign" }.into()), 1);
     }
     duplicates(&mut changes, key, before, after, entry, now);
@@ -114,7 +119,7 @@ fn duplicates(changes: &mut Changes, key: KeyDigest, before: &Known, after: &Kno
         .filter(|(_, facts)| facts.iter().any(|fact| matches!(fact, Fact::Applied(_))))
         .map(|(attempt, _)| *attempt)
         .chain(after.receipt.verdicts().iter().flat_map(|verdict| verdict.attempts.iter().copied()))
-        .collect::<std::collections::BTreeSet<_>>()
+        .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
     let certain = new.extra_certain().saturating_sub(old.extra_certain());

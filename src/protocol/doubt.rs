@@ -2,7 +2,7 @@
 
 use super::{
     note::{AttemptId, Ruling},
-    policy::{Contract, Policy},
+    policy::{Contract, FreshKey, Policy},
     receipt::Receipt,
     time::{Monotonic, UnixMillis, millis},
 };
@@ -22,10 +22,10 @@ pub enum Future {
 /// What the contract makes of an operation in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Run again in the lane, if the admission is written within these wall-clock bounds: from the first admission under this key
-    /// until its memory, less the margin, is over.
+    /// Run again in the lane, if the admission is written within these wall-clock bounds: until the memory, less the margin, is
+    /// over, counted from the first admission under this key.
     Rerun {
-        /// Earlier means that the clock went backwards.
+        /// The latest time noted. Earlier means that the clock went backwards.
         from: UnixMillis,
         /// Later means that the destination may have forgotten.
         until: UnixMillis,
@@ -52,21 +52,26 @@ pub fn step(policy: &Policy, receipt: &Receipt, now: UnixMillis, budget_used: u3
 }
 
 /// The memory that a rerun may rest on: the route's, and never more than what was stored with any admission in doubt. An attempt
-/// that was admitted under another contract was not promised to be deduplicated.
+/// that was admitted under another contract, or went under another key than the rerun's, was not promised to be deduplicated.
 fn stored_memory(policy: &Policy, receipt: &Receipt) -> Option<Duration> {
     let Contract::DestinationDeduplicates { memory, .. } = &policy.contract else {
         return None;
     };
-    receipt.undecided().iter().try_fold(*memory, |least, attempt| Some(least.min(receipt.admissions().get(attempt)?.memory?)))
+    let newest = receipt.next_key_generation(FreshKey::Never);
+    receipt.undecided().iter().try_fold(*memory, |least, attempt| {
+        let admission = receipt.admissions().get(attempt).filter(|admission| admission.key_generation == newest)?;
+        Some(least.min(admission.memory?))
+    })
 }
 
-/// The wall-clock bounds of a rerun: from the first admission under the newest key to the end of the memory, less the margin.
+/// The wall-clock bounds of a rerun: from the latest time noted to the end of the memory, less the margin, since the first admission
+/// under the newest key.
 fn window(receipt: &Receipt, memory: Duration, margin: Duration) -> Option<(UnixMillis, UnixMillis)> {
     let generation = receipt.admissions().values().map(|admission| admission.key_generation).max()?;
     let under_key = receipt.admissions().values().filter(|admission| admission.key_generation == generation);
-    let from = under_key.map(|admission| admission.at).min()?;
+    let first = under_key.map(|admission| admission.at).min()?;
     let length = i64::try_from(millis(memory.saturating_sub(margin))).unwrap_or(i64::MAX);
-    Some((from, UnixMillis(from.0.saturating_add(length))))
+    Some((receipt.latest()?, UnixMillis(first.0.saturating_add(length))))
 }
 
 /// The attempts for which a lookup that started at `started` and found nothing is proof of absence: their futures had ended, their

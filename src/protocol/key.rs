@@ -180,7 +180,7 @@ impl KeyDigest {
     /// Reads 64 hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         let mut digest = [0; 32];

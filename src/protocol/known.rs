@@ -62,7 +62,7 @@ impl Known {
 }
 
 /// One entry of a batch. Those with `seen` are permissions: they stand only while the operation is as their author saw it. The
-/// others state what happened, and always stand.
+/// others state what happened, and always stand; so does what a lookup found, for it is evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     /// An attempt may now have an effect.
@@ -133,6 +133,8 @@ pub enum Entry {
     End {
         /// The operation, where the note has one.
         key: Option<KeyDigest>,
+        /// What a person's decision rested on, so that nothing is thrown away that has begun to run; none for the runner's own.
+        seen: Option<Revision>,
         /// The note.
         park: ParkId,
         /// What ended it.
@@ -203,8 +205,10 @@ impl Known {
         let before = self.revision();
         match entry {
             Entry::Admit { name, seen, attempt, admission, within, .. } => {
-                if self.receipt.admissions().get(attempt).is_some_and(|own| *own == **admission) {
-                    return Judgement::Repeated;
+                match self.receipt.admissions().get(attempt) {
+                    Some(own) if *own == **admission => return Judgement::Repeated,
+                    Some(_) => return Judgement::Lost,
+                    None => {}
                 }
                 let forgotten = within.is_some_and(|(from, until)| now < from || now >= until);
                 if *seen != before || forgotten {
@@ -216,7 +220,7 @@ impl Known {
             Entry::Fact { attempt, fact, .. } => self.receipt.learn(*attempt, fact.clone()),
             Entry::Doubt { attempt, doubt, .. } => self.receipt.doubt(*attempt, doubt.clone()),
             Entry::Rule { seen, verdict, .. } => {
-                if *seen != before {
+                if *seen != before && !verdict.is_found() {
                     return Judgement::Lost;
                 }
                 self.receipt.rule((**verdict).clone());
@@ -236,7 +240,10 @@ impl Known {
                 }
                 self.held.entry(park.clone()).or_default().insert(slot.clone());
             }
-            Entry::End { park, end, .. } => {
+            Entry::End { seen, park, end, .. } => {
+                if seen.is_some_and(|seen| seen != before) {
+                    return Judgement::Lost;
+                }
                 self.ends.entry(park.clone()).or_insert_with(|| end.clone());
             }
             Entry::Close { .. } | Entry::Watermark { .. } | Entry::Committed { .. } => {
@@ -293,7 +300,8 @@ pub fn fact_label(fact: &Fact) -> &'static str {
 /// Names the reason in words for the operator.
 pub fn fits(receipt: &Receipt, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, by: &Author) -> Result<(), &'static str> {
     match (ruling, receipt.state()) {
-        (Ruling::Reopened, State::Rejected(_)) => Ok(()),
+        (Ruling::Reopened, State::Rejected(_)) if *attempts == receipt.rejected() => Ok(()),
+        (Ruling::Reopened, State::Rejected(_)) => Err("reopened must name every attempt that is rejected"),
         (Ruling::Reopened, _) => Err("only a rejected operation can be reopened"),
         (_, State::InDoubt(doubtful)) => match ruling {
             Ruling::Rejected if *attempts != doubtful => Err("rejected must cover every attempt in doubt"),

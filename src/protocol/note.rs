@@ -228,6 +228,14 @@ pub struct Verdict {
     pub fresh_key: bool,
 }
 
+impl Verdict {
+    /// Whether a lookup found the effect: evidence, which stands whatever became of the operation meanwhile.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        self.by == Author::Reconcile && matches!(self.ruling, Ruling::Applied(_))
+    }
+}
+
 /// The longest prefix of `text` with at most `max` bytes.
 #[must_use]
 pub fn cut(text: &str, max: usize) -> &str {

@@ -144,7 +144,7 @@ pub struct Policy {
     /// Unresolved operations of this route, at most; then it pauses with an alert.
     pub unresolved_max: u32,
     /// How much earlier than the destination's memory a rerun must start: the longest that one can still be on its way. At least
-    /// `detached_max`.
+    /// [`Policy::margin_min`]; a smaller one is refused when the application is built.
     pub margin: Duration,
     /// Raise the provider key's generation after a stated *no effect*, for destinations that replay stored errors under a key.
     pub fresh_key_after_no_effect: FreshKey,
@@ -160,6 +160,14 @@ pub enum FreshKey {
     AfterNoEffect,
 }
 
+impl Policy {
+    /// The least margin: a future may live for `detached_max`, and its last request may be on its way for the quiet period.
+    #[must_use]
+    pub fn margin_min(&self) -> Duration {
+        self.detached_max.saturating_add(self.contract.quiet())
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -171,7 +179,7 @@ impl Default for Policy {
             attempts_max: 10,
             back_off: BackOff::default(),
             unresolved_max: 1000,
-            margin: Duration::from_secs(300),
+            margin: Duration::from_secs(420),
             fresh_key_after_no_effect: FreshKey::Never,
         }
     }

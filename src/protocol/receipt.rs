@@ -1,7 +1,11 @@
 //! Owns what is known about one operation: a growing set of notes, and the state that is computed from it. Order, repetition and
 //! merging do not change the state (DESIGN 3). It does not decide what to do; `decision` does.
 
-use super::note::{Admission, Applied, AttemptId, Doubt, DoubtReason, Fact, Reference, Ruling, Verdict};
+use super::{
+    note::{Admission, Applied, AttemptId, Doubt, DoubtReason, Fact, Reference, Ruling, Slot, Verdict},
+    policy::FreshKey,
+    time::UnixMillis,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +66,8 @@ enum Said {
 pub struct Effects {
     /// The different references.
     pub references: BTreeSet<Reference>,
-    /// Attempts that were applied without a reference.
+    /// Attempts that say they made an effect without a reference. Not those that say the destination had it already, and one
+    /// fewer for each verdict that found an effect of theirs under its reference.
     pub unnamed: BTreeSet<AttemptId>,
 }
 
@@ -101,16 +106,23 @@ impl Receipt {
         self.verdicts.insert(verdict);
     }
 
-    /// Adds everything that `other` knows: a set union.
+    /// Adds everything that `other` knows: a set union. Of two doubts about one attempt the earlier stays, so that the order of
+    /// joins does not matter.
     pub fn join(&mut self, other: &Self) {
         for (attempt, admission) in &other.admissions {
-            self.admit(*attempt, admission.clone());
+            let own = self.admissions.entry(*attempt).or_insert_with(|| admission.clone());
+            if admission < own {
+                own.clone_from(admission);
+            }
         }
         for (attempt, fact) in other.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (attempt, fact))) {
             self.learn(*attempt, fact.clone());
         }
         for (attempt, doubt) in &other.doubts {
-            self.doubt(*attempt, doubt.clone());
+            let own = self.doubts.entry(*attempt).or_insert_with(|| doubt.clone());
+            if (doubt.at, doubt) < (own.at, &*own) {
+                own.clone_from(doubt);
+            }
         }
         self.verdicts.extend(other.verdicts.iter().cloned());
     }
@@ -172,11 +184,16 @@ impl Receipt {
     /// Every effect that is known.
     #[must_use]
     pub fn effects(&self) -> Effects {
-        let mut effects = Effects::default();
-        effects.references = self.all_applied().filter_map(|(_, applied)| applied.reference.clone()).collect();
-        let unnamed = self.facts.iter().filter(|(_, facts)| facts.iter().any(|f| matches!(f, Fact::Applied(a) if a.reference.is_none())));
-        effects.unnamed = unnamed.map(|(attempt, _)| *attempt).collect();
-        effects
+        let references = self.all_applied().filter_map(|(_, applied)| applied.reference.clone()).collect();
+        let unnamed = |fact: &Fact| matches!(fact, Fact::Applied(applied) if applied.reference.is_none() && !applied.already);
+        let mut unnamed: BTreeSet<AttemptId> =
+            self.facts.iter().filter(|(_, facts)| facts.iter().any(unnamed)).map(|(attempt, _)| *attempt).collect();
+        for verdict in self.verdicts.iter().filter(|v| matches!(&v.ruling, Ruling::Applied(found) if found.reference.is_some())) {
+            if let Some(found) = verdict.attempts.iter().find(|attempt| unnamed.contains(attempt)) {
+                unnamed.remove(found);
+            }
+        }
+        Effects { references, unnamed }
     }
 
     /// The number of the next attempt.
@@ -186,17 +203,46 @@ impl Receipt {
         admitted.unwrap_or(0).saturating_add(1)
     }
 
-    /// The generation of the provider key for the next attempt: raised by verdicts that say so.
+    /// The generation of the provider key for the next attempt: the newest in use, raised by a verdict that says so, or by a stated
+    /// *no effect* where the route wants that, about an attempt under it. Never raised while any attempt is in doubt: a new key would
+    /// switch the destination's own protection off.
     #[must_use]
-    pub fn key_generation(&self) -> u32 {
-        let raised = self.verdicts.iter().filter(|verdict| verdict.fresh_key).count();
-        u32::try_from(raised).unwrap_or(u32::MAX)
+    pub fn next_key_generation(&self, fresh: FreshKey) -> u32 {
+        let newest = self.admissions.values().map(|admission| admission.key_generation).max().unwrap_or(0);
+        if self.state() != State::Retryable {
+            return newest;
+        }
+        let no_effect = |attempt: &AttemptId| self.facts.get(attempt).is_some_and(|f| f.iter().any(|f| matches!(f, Fact::NoEffect(_))));
+        let ruled = |attempt: &AttemptId| self.verdicts.iter().any(|v| v.fresh_key && v.attempts.contains(attempt));
+        let mut under = self.admissions.iter().filter(|(_, admission)| admission.key_generation == newest).map(|(attempt, _)| attempt);
+        let raised = under.any(|attempt| ruled(attempt) || (fresh == FreshKey::AfterNoEffect && no_effect(attempt)));
+        newest.saturating_add(u32::from(raised))
     }
 
-    /// The parameters' digest: the first admission's.
+    /// Attempts of `slot` that count against its budget: those since the last verdict that began a new one, without those that are
+    /// known not to have started.
+    #[must_use]
+    pub fn budget_used(&self, slot: &Slot) -> u32 {
+        let fresh = self.covered(|ruling| matches!(ruling, Ruling::NotDone | Ruling::Reopened));
+        let since = fresh.map(|(attempt, _)| attempt.number).max().unwrap_or(0);
+        let started = |attempt: &AttemptId| self.facts.get(attempt).is_none_or(|facts| !facts.contains(&Fact::NotStarted));
+        let used = self.admissions.iter().filter(|(a, admission)| a.number > since && admission.slot == *slot && started(a)).count();
+        u32::try_from(used).unwrap_or(u32::MAX)
+    }
+
+    /// The parameters' digest: the first that an admission has.
     #[must_use]
     pub fn fingerprint(&self) -> Option<super::fingerprint::Fingerprint> {
-        self.admissions.values().next().map(|admission| admission.fingerprint)
+        let mut all = self.admissions.values().map(|admission| admission.fingerprint);
+        let first = all.clone().next();
+        all.find(|fingerprint| *fingerprint != super::fingerprint::Fingerprint::Unchecked).or(first)
+    }
+
+    /// The latest wall-clock time that any note carries: an earlier reading means that the clock went backwards.
+    #[must_use]
+    pub fn latest(&self) -> Option<UnixMillis> {
+        let admitted = self.admissions.values().map(|admission| admission.at);
+        admitted.chain(self.doubts.values().map(|doubt| doubt.at)).chain(self.verdicts.iter().map(|verdict| verdict.at)).max()
     }
 
     /// The admissions by attempt.
@@ -240,12 +286,22 @@ impl Receipt {
     }
 
     fn rejection(&self) -> Option<&str> {
+        self.standing_rejections().next().map(|(_, reason)| reason)
+    }
+
+    /// Attempts whose rejection was not taken back: what a verdict *reopened* names.
+    #[must_use]
+    pub fn rejected(&self) -> BTreeSet<AttemptId> {
+        self.standing_rejections().map(|(attempt, _)| attempt).collect()
+    }
+
+    fn standing_rejections(&self) -> impl Iterator<Item = (AttemptId, &str)> {
         let reopened: BTreeSet<AttemptId> = self.covered(|ruling| *ruling == Ruling::Reopened).map(|(attempt, _)| attempt).collect();
         let facts = self.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (*attempt, fact)));
         let facts =
             facts.filter_map(|(attempt, fact)| if let Fact::Rejected(reason) = fact { Some((attempt, reason.as_str())) } else { None });
         let ruled = self.covered(|ruling| *ruling == Ruling::Rejected).map(|(attempt, verdict)| (attempt, verdict.reason.as_str()));
-        facts.chain(ruled).find(|(attempt, _)| !reopened.contains(attempt)).map(|(_, reason)| reason)
+        facts.chain(ruled).filter(move |(attempt, _)| !reopened.contains(attempt))
     }
 
     fn covered(&self, which: impl Fn(&Ruling) -> bool) -> impl Iterator<Item = (AttemptId, &Verdict)> {
@@ -259,12 +315,14 @@ impl Receipt {
             Fact::Rejected(_) => Said::Rejected,
             Fact::NoEffect(_) | Fact::NotStarted => Said::Nothing,
         });
-        let verdicts =
-            self.verdicts.iter().filter(move |verdict| verdict.attempts.contains(&attempt)).map(|verdict| match verdict.ruling {
-                Ruling::Applied(_) => Said::Applied,
-                Ruling::Rejected => Said::Rejected,
-                Ruling::NotDone | Ruling::Reopened => Said::Nothing,
-            });
+        let verdicts = self.verdicts.iter().filter(move |verdict| verdict.attempts.contains(&attempt));
+        // Reopened takes a rejection back and says nothing about the effect.
+        let verdicts = verdicts.filter_map(|verdict| match verdict.ruling {
+            Ruling::Applied(_) => Some(Said::Applied),
+            Ruling::Rejected => Some(Said::Rejected),
+            Ruling::NotDone => Some(Said::Nothing),
+            Ruling::Reopened => None,
+        });
         facts.chain(verdicts)
     }
 }

@@ -385,12 +385,7 @@ fn newer<'a>(a: &'a Arc<Known>, b: &'a Arc<Known>) -> &'a Arc<Known> {
 
 /// Attempts of this slot since the last verdict that began a new budget.
 pub(super) fn budget(known: &Known, slot: &Slot) -> u32 {
-    use crate::protocol::note::Ruling;
-    let fresh = known.receipt.verdicts().iter().filter(|v| matches!(v.ruling, Ruling::NotDone | Ruling::Reopened));
-    let since = fresh.flat_map(|verdict| verdict.attempts.iter().map(|attempt| attempt.number)).max().unwrap_or(0);
-    let admissions = known.receipt.admissions().iter();
-    let used = admissions.filter(|(attempt, admission)| attempt.number > since && admission.slot == *slot).count();
-    u32::try_from(used).unwrap_or(u32::MAX)
+    known.receipt.budget_used(slot)
 }
 
 fn millis(duration: std::time::Duration) -> i64 {

@@ -299,13 +299,5 @@ impl Machine {
 
 /// The generation of the provider key for the next attempt: raised only while every earlier attempt certainly had no effect.
 fn generation(receipt: &Receipt, fresh: FreshKey) -> u32 {
-    let last = receipt.admissions().iter().max_by_key(|(attempt, _)| **attempt);
-    let Some((attempt, admission)) = last else { return 0 };
-    if receipt.state() != State::Retryable {
-        return admission.key_generation;
-    }
-    let ruled = receipt.verdicts().iter().any(|verdict| verdict.fresh_key && verdict.attempts.contains(attempt));
-    let said = fresh == FreshKey::AfterNoEffect
-        && receipt.facts().get(attempt).is_some_and(|facts| facts.iter().any(|fact| matches!(fact, Fact::NoEffect(_))));
-    admission.key_generation + u32::from(ruled || said)
+    receipt.next_key_generation(fresh)
 }

@@ -136,7 +136,7 @@ impl Machine {
             (Ok(()), Source::Parked(park)) => {
                 let reason = format!("{}: {detail}", reason.label());
                 let end = End { kind: EndKind::DeadLettered, by: None, reason, at: now.wall };
-                self.note(id, Entry::End { key, park, end }, Leave::DeadLettered);
+                self.note(id, Entry::End { key, seen: None, park, end }, Leave::DeadLettered);
             }
             (Err(error), Source::Slot(_)) => {
                 let detail = format!("{}: {detail}; dead-letter topic: {error}", reason.label());
