@@ -3,7 +3,9 @@
 #[cfg(feature = "kafka")]
 pub mod admin;
 pub mod handler;
+pub mod prelude;
 pub mod protocol;
 #[cfg(feature = "kafka")]
 pub mod runner;
 pub mod store;
+pub mod testing;

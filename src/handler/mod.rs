@@ -10,6 +10,8 @@ mod declaration;
 mod extract;
 mod function;
 mod guard;
+#[cfg(doctest)]
+pub mod mistakes;
 mod operation;
 mod outcome;
 mod parameters;

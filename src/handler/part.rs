@@ -13,13 +13,16 @@ use std::{borrow::Cow, fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Part(Source);
 
+/// A team's own function of a record.
+type PartFunction = dyn Fn(&Record) -> Result<String, BoxError> + Send + Sync;
+
 #[derive(Clone)]
 pub(super) enum Source {
     Fixed(Cow<'static, str>),
     Header(Cow<'static, str>),
     Json(Cow<'static, str>),
     RecordKey,
-    Function(Code, Arc<dyn Fn(&Record) -> Result<String, BoxError> + Send + Sync>),
+    Function(Code, Arc<PartFunction>),
 }
 
 /// A part that is the same for every record: the tenant, where there is only one.

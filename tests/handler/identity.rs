@@ -1,0 +1,189 @@
+//! One business act has one key, however its record comes; and no two acts share one.
+
+use crate::bank::*;
+use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+use receipted::{
+    handler::AttemptInfo,
+    prelude::*,
+    protocol::{fingerprint::Fingerprint, key::OperationKey},
+    testing::record as bare,
+};
+use std::collections::BTreeSet;
+
+#[test]
+fn c63_same_business_fields_under_other_transport_ids_are_one_operation() {
+    let routes = routes(declared().handle(charge), Bank);
+    let first = identity(&routes, record("c7", "ada", 7).header("message-id", "m-1").key("k1"));
+    let second = identity(&routes, record("c7", "ada", 7).header("message-id", "m-2").key("k2").header("retry", "1"));
+    assert_eq!((first.key, first.digest, first.fingerprint), (second.key, second.digest, second.fingerprint));
+}
+
+#[test]
+fn composite_ids_never_join_ambiguously() {
+    let routes = routes(
+        operation("ship.v1").tenant(fixed("acme")).id([json("/order"), json("/line")]).fingerprint(unchecked("a test")).handle(nothing),
+        (),
+    );
+    let key = |order: &str, line: &str| identity(&routes, bare().value(format!(r#"{{"order":"{order}","line":"{line}"}}"#))).digest;
+    let pairs = [("ab", "c"), ("a", "bc"), ("a.b", "c"), ("a", "b.c"), ("a:b", "c"), ("a", "b:c"), ("c", "ab"), ("bc", "a")];
+    let digests: BTreeSet<_> = pairs.iter().map(|(order, line)| key(order, line)).collect();
+    assert_eq!(digests.len(), pairs.len());
+}
+
+#[test]
+fn an_integer_and_its_text_are_the_same_id() {
+    let routes = routes(declared().handle(charge), Bank);
+    let number = bare().header("tenant", "acme").value(r#"{"charge_id":18446744073709551615}"#);
+    let text = bare().header("tenant", "acme").value(r#"{"charge_id":"18446744073709551615"}"#);
+    assert_eq!(identity(&routes, number).digest, identity(&routes, text).digest);
+}
+
+#[test]
+fn key_parts_come_from_every_source() {
+    fn lower(record: &Record) -> Result<String, BoxError> {
+        Ok(record.json("/charge_id")?.to_lowercase())
+    }
+    let routes = routes(
+        operation("ship.v1")
+            .tenant(|record: &Record| Ok(record.header("tenant")?.to_uppercase()))
+            .id([record_key(), fixed("x"), header("type"), json("/cents"), lower.into_part()])
+            .fingerprint(whole_value())
+            .handle(nothing),
+        (),
+    );
+    let key = identity(&routes, record("C7", "ada", 7).key("k1")).key;
+    assert_eq!((key.tenant(), key.operation()), ("ACME", "ship.v1"));
+    assert_eq!(key.id(), ["k1", "x", "charge", "7", "c7"]);
+}
+
+#[test]
+fn the_last_of_several_headers_counts() {
+    let routes = routes(declared().handle(charge), Bank);
+    assert_eq!(identity(&routes, record("c7", "ada", 7).header("tenant", "beta")).key.tenant(), "beta");
+}
+
+#[test]
+fn a_wider_alphabet_is_the_routes_word() {
+    let id = r#"{"charge_id":"Straße 7/b"}"#;
+    let narrow = routes(declared().handle(charge), Bank);
+    let wide = routes(declared().alphabet(Alphabet::Printable).handle(charge), Bank);
+    assert!(invalid(&narrow, record("c", "a", 1).value(id)).reason().contains("'ß'"));
+    assert_eq!(identity(&wide, record("c", "a", 1).value(id)).key.id(), ["Straße 7/b"]);
+}
+
+#[test]
+fn older_names_give_the_keys_that_they_had() {
+    let old = routes(declared().handle(charge), Bank);
+    let new = operation("charge.v3").tenant(header("tenant")).id(json("/charge_id")).fingerprint(whole_value());
+    let new = routes(new.formerly("charge.v2").formerly("charge.v1").handle(charge), Bank);
+    let found = identity(&new, record("c7", "ada", 7));
+    let names: Vec<_> = found.formerly.iter().map(|(digest, key)| (key.operation(), *digest == key.digest())).collect();
+    assert_eq!(names, [("charge.v2", true), ("charge.v1", true)]);
+    assert_eq!(found.formerly[1].0, identity(&old, record("c7", "ada", 7)).digest);
+    assert_ne!(found.digest, found.formerly[0].0);
+}
+
+#[test]
+fn the_fingerprint_sees_the_named_fields_and_no_others() {
+    let routes = routes(declared().handle(charge), Bank);
+    let print = |value: &str| identity(&routes, record("c", "a", 1).value(value)).fingerprint;
+    let base = print(r#"{"charge_id":"c7","account":"ada","cents":7}"#);
+    assert_eq!(base, print(r#"{"cents":7, "account":"ada","note":"other","charge_id":"c7"}"#));
+    for other in [r#""account":"ada","cents":8"#, r#""account":"bob","cents":7"#, r#""account":"ada""#, r#""account":"ada","cents":null"#] {
+        assert!(base.differs(print(&format!(r#"{{"charge_id":"c7",{other}}}"#))), "{other}");
+    }
+    assert!(print(r#"{"charge_id":"c7"}"#).differs(print(r#"{"charge_id":"c7","cents":null}"#)));
+}
+
+#[test]
+fn a_whole_value_is_compared_in_any_form_and_unchecked_never() {
+    let key = || operation("c.v1").tenant(fixed("a")).id(fixed("b"));
+    let whole = routes(key().fingerprint(whole_value()).handle(nothing), ());
+    let print = |value: &[u8]| identity(&whole, bare().value(value)).fingerprint;
+    assert_eq!(print(br#"{"a":1,"b":2}"#), print(br#"{ "b":2, "a":1 }"#));
+    assert!(print(br#"{"a":1}"#).differs(print(br#"{"a":2}"#)));
+    assert!(print(&[0, 159, 1]).differs(print(&[0, 159, 2])), "bytes that are no JSON");
+    let free = routes(key().fingerprint(unchecked("nothing to compare")).handle(nothing), ());
+    assert_eq!(identity(&free, bare().value("{}")).fingerprint, Fingerprint::Unchecked);
+}
+
+#[test]
+fn the_provider_key_is_one_over_attempts_and_changes_with_its_generation_only() {
+    let routes = routes(declared().handle(charge), Bank);
+    let about = |number, token, key_generation| {
+        let info = AttemptInfo { number, token, key_generation, ..AttemptInfo::default() };
+        delivery(&routes, record("c7", "ada", 7), info).operation().clone()
+    };
+    let (first, later, fresh) = (about(1, 1, 0), about(4, 77, 0), about(4, 77, 1));
+    assert_eq!((first.provider_key(), first.provider_uuid()), (later.provider_key(), later.provider_uuid()));
+    assert!(first.provider_key() != fresh.provider_key() && first.provider_uuid() != fresh.provider_uuid());
+    assert!(first.provider_key().len() <= 64);
+    assert_eq!((later.attempt(), later.fencing_token()), (4, 77));
+}
+
+#[test]
+fn an_operation_prints_its_digest_and_never_its_key() {
+    let routes = routes(declared().handle(charge), Bank);
+    let delivery = delivery(&routes, record("c7-secret", "ada", 7), AttemptInfo::default());
+    let identity = identity(&routes, record("c7-secret", "ada", 7));
+    for printed in [format!("{:?}", delivery.operation()), format!("{delivery:?} {:?}", delivery.record()), format!("{identity:?}")] {
+        assert!(!printed.contains("secret") && !printed.contains("acme"), "{printed}");
+    }
+    assert!(format!("{:?}", delivery.operation()).contains(&identity.digest.to_string()));
+}
+
+#[test]
+fn the_correlation_id_is_the_header_else_the_trace_id_else_none() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let routes = routes(declared().handle(charge), Bank);
+    let found = |record| identity(&routes, record).correlation;
+    let base = || record("c7", "ada", 7);
+    assert_eq!(found(base()), None);
+    assert_eq!(found(base().header("traceparent", traceparent.clone())).as_deref(), Some(TRACE));
+    assert_eq!(found(base().header("traceparent", traceparent.clone()).header("x-correlation-id", "r-1")).as_deref(), Some("r-1"));
+    for unusable in [b"".as_slice(), b"  ", b"a\nb", &[0xff, 0xfe]] {
+        let record = base().header("x-correlation-id", unusable).header("traceparent", traceparent.clone());
+        assert_eq!(found(record).as_deref(), Some(TRACE));
+    }
+    let zeros = format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32));
+    for broken in ["", "00", "00-4bf9-00f067aa0ba902b7-01", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", &zeros] {
+        assert_eq!(found(base().header("traceparent", broken)), None, "{broken}");
+    }
+    assert_eq!(found(base().header("x-correlation-id", "x".repeat(1000))).map(|id| id.len()), Some(128));
+}
+
+#[test]
+fn the_correlation_id_may_come_from_elsewhere_and_never_makes_a_record_invalid() {
+    let routes = routes(declared().correlation(json("/trace/id")).handle(charge), Bank);
+    let found = |value: &str| identity(&routes, record("c", "a", 1).value(value)).correlation;
+    assert_eq!(found(r#"{"charge_id":"c7","trace":{"id":"t-1"}}"#).as_deref(), Some("t-1"));
+    assert_eq!(found(r#"{"charge_id":"c7","trace":{"id":1.5}}"#), None);
+    assert_eq!(found(r#"{"charge_id":"c7"}"#), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// G8: a record's key is exactly its (tenant, operation, id), whatever the parts hold.
+    #[test]
+    fn g8_a_key_is_its_triple_and_nothing_else(
+        a in ["[a-c.:]{1,3}", "[a-c.:]{1,3}", "[a-c.:]{1,3}"], b in ["[a-c.:]{1,3}", "[a-c.:]{1,3}", "[a-c.:]{1,3}"], other in any::<bool>(),
+    ) {
+        let keys = |name: &'static str| {
+            let id = [json("/order"), json("/line")];
+            routes(operation(name).tenant(header("tenant")).id(id).fingerprint(unchecked("a test")).handle(nothing), ())
+        };
+        let (one, two) = (keys("ship.v1"), keys(if other { "ship.v2" } else { "ship.v1" }));
+        let of = |routes, [tenant, order, line]: &[String; 3]| {
+            let value = serde_json::json!({ "order": order, "line": line });
+            identity(routes, bare().header("tenant", tenant.as_str()).json(&value))
+        };
+        let (first, second) = (of(&one, &a), of(&two, &b));
+        let same = a == b && !other;
+        prop_assert_eq!(first.key == second.key, same);
+        prop_assert_eq!(first.digest == second.digest, same);
+        let direct = OperationKey::new(&a[0], "ship.v1", &a[1..], Alphabet::Token).expect("a key");
+        prop_assert_eq!(first.digest, direct.digest());
+    }
+}
