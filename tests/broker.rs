@@ -107,7 +107,7 @@ fn own_a_broker() {
 }
 
 fn main() {
-    let tests = trials![
+    let tests = trials![real broker:
         records_of_every_compression_are_stored_compressed_and_read_back,
         odd_records_are_read_back_to_the_byte,
         offsets_of_a_group_are_set_and_read_with_their_metadata,

@@ -1,9 +1,9 @@
 //! Owns what a test does on a cluster, real or mock: topics, records, offsets of groups.
 //! Does not own the broker's life.
 
-use super::block_on;
 use super::process::{pause, wait_for};
 use super::wire::{self, RawRecord, Refused};
+use super::{block_on, catch_quietly};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfig};
@@ -13,7 +13,6 @@ use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -286,11 +285,11 @@ impl Cluster {
     fn stored(&self, topic: &str, stored: &rdkafka::message::BorrowedMessage<'_>) -> Stored {
         let (partition, offset) = (stored.partition(), stored.offset());
         // A name that is not UTF-8 panics in the library; such a record is read again by hand.
-        let headers = catch_unwind(AssertUnwindSafe(|| {
+        let headers = catch_quietly(|| {
             let headers = stored.headers().map(|headers| headers.iter().map(|one| (one.key.into(), one.value.map(Into::into))).collect());
             headers.unwrap_or_default()
-        }));
-        let headers = headers.unwrap_or_else(|_| self.raw(topic, partition, offset).headers);
+        });
+        let headers = headers.unwrap_or_else(|| self.raw(topic, partition, offset).headers);
         let (key, value) = (stored.key().map(Into::into), stored.payload().map(Into::into));
         Stored { partition, offset, timestamp: stored.timestamp().to_millis(), key, value, headers }
     }

@@ -9,7 +9,8 @@ pub mod http;
 pub mod process;
 pub mod wire;
 
-use std::sync::{OnceLock, mpsc};
+use std::cell::Cell;
+use std::sync::{Once, OnceLock, mpsc};
 
 /// The runtime of the support code itself, apart from whatever a test runs on.
 pub fn runtime() -> &'static tokio::runtime::Runtime {
@@ -27,10 +28,34 @@ pub fn block_on<T: Send + 'static>(future: impl Future<Output = T> + Send + 'sta
     receive.recv().expect("the future panicked; its own text stands above")
 }
 
-/// Names tests after their functions: `trials![one, two]`.
+/// The kind of every test that needs the real broker; `make test-fast` leaves them out by this name.
+pub const REAL_BROKER: &str = "real broker";
+
+/// Names tests after their functions: `trials![one, two]`, and `trials![real broker: one, two]` where they need that.
 #[macro_export]
 macro_rules! trials {
+    (real broker: $($function:path),* $(,)?) => {
+        $crate::trials![$($function),*].into_iter().map(|trial| trial.with_kind($crate::support::REAL_BROKER)).collect::<Vec<_>>()
+    };
     ($($function:path),* $(,)?) => {
         vec![$(libtest_mimic::Trial::test(stringify!($function).replace(' ', ""), || { $function(); Ok(()) })),*]
     };
+}
+
+/// Runs something that panics inside a library by design, and keeps that panic out of the output.
+pub fn catch_quietly<T>(act: impl FnOnce() -> T) -> Option<T> {
+    thread_local! { static QUIET: Cell<bool> = const { Cell::new(false) }; }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                loud(panic)
+            }
+        }));
+    });
+    QUIET.set(true);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+    QUIET.set(false);
+    caught.ok()
 }
