@@ -1,0 +1,41 @@
+# Everything a person needs. Each target installs what it lacks on a Debian-like machine, or says what is missing.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-fast lint bench broker
+
+# What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
+REAL_BROKER := real broker
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
+
+demo: ## the main job on embedded defaults, with an account at the end; needs no broker (ARGS=--keep stays up)
+	tools/install.sh build
+	cargo run --release --example demo -- $(ARGS)
+
+test: ## everything: lint, the core alone, and all tests, those on a real Kafka broker included
+	tools/install.sh build lint trace broker
+	$(MAKE) --no-print-directory lint
+	cargo test --no-default-features
+	cargo test
+
+test-fast: ## the tests that need no broker
+	tools/install.sh build trace
+	cargo test --no-default-features
+	cargo test -- --skip "$(REAL_BROKER)"
+
+lint: ## format, clippy and documentation, warnings as errors
+	tools/install.sh build lint
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	cargo clippy --all-targets --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+
+bench: ## how fast, against a bare consumer on the same broker
+	tools/install.sh build broker
+	cargo bench
+
+broker: ## fetches the Kafka that the tests start, so that they can run without a network later
+	tools/install.sh broker

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs what the named parts need and the machine lacks: build, lint, trace, broker. Without arguments: all of them.
+# Uses apt-get as root or with sudo; elsewhere it names what is missing. Rust itself is the one prerequisite.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+[ $# -gt 0 ] || set -- build lint trace broker
+
+missing=()   # what a person would look for
+packages=()  # what Debian calls it
+need() { missing+=("$1"); packages+=("$2"); }
+has() { command -v "$1" >/dev/null 2>&1; }
+
+java_is_new_enough() {
+    has java && local version && version=$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1) && [ "${version:-0}" -ge 17 ]
+}
+
+check_rust() {
+    local wanted have
+    wanted=$(sed -nE 's/^rust-version = "(.*)"/\1/p' "$root/Cargo.toml")
+    if ! has cargo || ! has rustc; then
+        echo "Rust is missing: install version $wanted or newer with rustup, then run this again" >&2
+        exit 1
+    fi
+    have=$(rustc --version | cut -d' ' -f2)
+    if [ "$(printf '%s\n%s\n' "$wanted" "${have%%-*}" | sort -V | head -1)" != "$wanted" ]; then
+        echo "Rust $have is too old: version $wanted or newer is needed (rustup update)" >&2
+        exit 1
+    fi
+}
+
+for part in "$@"; do
+    case $part in
+    build)
+        check_rust
+        has cc && has make || need "a C compiler and make" build-essential
+        has pkg-config || need pkg-config pkg-config
+        pkg-config --exists openssl 2>/dev/null || need "the headers of OpenSSL" libssl-dev
+        ;;
+    lint)
+        for component in fmt clippy; do
+            cargo "$component" --version >/dev/null 2>&1 || { echo "cargo $component is missing: rustup component add rustfmt clippy" >&2; exit 1; }
+        done
+        ;;
+    trace) has strace || need strace strace ;;
+    broker)
+        # A broker that runs elsewhere needs neither.
+        if [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
+            java_is_new_enough || need "Java 17 or newer" default-jre-headless
+            has mvn || need Maven maven
+            has flock || need flock util-linux
+        fi
+        ;;
+    *) echo "no such part: $part (build, lint, trace, broker)" >&2; exit 2 ;;
+    esac
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+    printf 'missing: %s\n' "${missing[@]}" >&2
+    if ! has apt-get; then
+        echo "this is no Debian-like machine: install the above by hand (Debian calls them ${packages[*]}), then run this again" >&2
+        exit 1
+    fi
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        has sudo || { echo "neither root nor sudo: as root, run apt-get install ${packages[*]}" >&2; exit 1; }
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+for part in "$@"; do
+    if [ "$part" = broker ] && [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
+        java_is_new_enough || { echo "the Java of this machine is older than 17: install a newer one" >&2; exit 1; }
+        "$root/tools/kafka/fetch.sh"
+    fi
+done
