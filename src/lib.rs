@@ -2,6 +2,8 @@
 
 #[cfg(feature = "kafka")]
 pub mod admin;
+#[cfg(feature = "kafka")]
+pub mod config;
 pub mod handler;
 pub mod prelude;
 pub mod protocol;

@@ -1,0 +1,119 @@
+//! Owns why a configuration is refused, and where a value came from. Never holds the value of a setting that may be secret.
+
+use std::{fmt, path::PathBuf};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The embedded defaults.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// An environment variable.
+    Variable(String),
+    /// A text that the program gave.
+    Text,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Text => f.write_str("text"),
+        }
+    }
+}
+
+/// Why the configuration is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Correct the path, or the file's permissions.
+    #[error("cannot read configuration file {file:?}")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// Correct the line.
+    #[error("{origin}, line {line}: {reason}")]
+    NotToml {
+        /// The file.
+        origin: Origin,
+        /// The line, from 1.
+        line: usize,
+        /// The parser's words.
+        reason: String,
+    },
+    /// Correct or remove the key; `config/default.toml` lists every one.
+    #[error("unknown key {key} ({origin}){}", .nearest.as_ref().map(|key| format!("; did you mean {key}?")).unwrap_or_default())]
+    UnknownKey {
+        /// The key with its section.
+        key: String,
+        /// Where it stands.
+        origin: Origin,
+        /// The known key that is most like it.
+        nearest: Option<String>,
+    },
+    /// Write the value as the expected type.
+    #[error("{key} is {found} and must be {expected} ({origin})")]
+    WrongType {
+        /// The key with its section.
+        key: String,
+        /// Where it stands.
+        origin: Origin,
+        /// What it is.
+        found: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// Remove the setting; the reason says what to set instead, where there is something.
+    #[error("kafka setting {name} is not yours to set: {reason} ({origin})")]
+    Owned {
+        /// The client's name of the setting.
+        name: String,
+        /// Where it stands.
+        origin: Origin,
+        /// Why it is refused.
+        reason: &'static str,
+    },
+    /// Set the key.
+    #[error("{key} is not set; set it in the configuration file, or as {variable}")]
+    Missing {
+        /// The key with its section.
+        key: &'static str,
+        /// The variable that sets it.
+        variable: String,
+    },
+    /// Correct the value.
+    #[error("{key} {reason} ({origin})")]
+    Invalid {
+        /// The key with its section.
+        key: String,
+        /// What is wrong.
+        reason: String,
+        /// Where it stands.
+        origin: Origin,
+    },
+    /// Give the variable a value of valid UTF-8.
+    #[error("variable {name} is not valid UTF-8")]
+    NotText {
+        /// The variable.
+        name: String,
+    },
+    /// Correct the table `[app]`, as the program's own documentation says.
+    #[error("table [app]: {reason}")]
+    App {
+        /// What does not fit.
+        reason: String,
+    },
+    /// This program was built wrong.
+    #[error("embedded defaults: {reason}")]
+    Defaults {
+        /// What does not fit.
+        reason: String,
+    },
+}

@@ -1,0 +1,315 @@
+//! Owns the second stage: text becomes durations, addresses and limits, each checked once and named when it does not fit.
+
+use super::{Config, Error, kafka as client, layers::Layers, raw};
+use crate::protocol::time::UnixMillis;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::PathBuf,
+    time::{Duration, UNIX_EPOCH},
+};
+
+/// Bytes of a Kafka topic or group name, at most.
+const NAME_BYTES_MAX: usize = 249;
+/// The largest count or size that a key takes.
+const COUNT_MAX: i64 = 1 << 50;
+/// The longest duration that a key takes.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Where to start when nothing is known of a partition that has records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstStart {
+    /// With the oldest record.
+    Earliest,
+    /// With the next record.
+    Latest,
+    /// With the first record from this time on.
+    At(UnixMillis),
+}
+
+/// Section `[kafka]`.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kafka {
+    /// Addresses, with commas.
+    pub brokers: String,
+    /// The consumer group.
+    pub group: String,
+    /// Where to start where nothing is known; none refuses such a partition.
+    pub first_start: Option<FirstStart>,
+    /// The static member name; see [`Kafka::instance_id`].
+    pub group_instance_id: Option<String>,
+    /// `session.timeout.ms`.
+    pub session_timeout: Duration,
+    /// `heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `max.poll.interval.ms`.
+    pub poll_interval_max: Duration,
+    /// What passes through to the client, checked against the settings that are ours.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Kafka {
+    /// The static member name: as set, else made of the store's id, so that a copy of the store has the same.
+    #[must_use]
+    pub fn instance_id(&self, store_id: &str) -> String {
+        self.group_instance_id.clone().unwrap_or_else(|| format!("receipted-{store_id}"))
+    }
+}
+
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = self.settings.iter().map(|(name, value)| (name, if client::is_secret(name) { "(hidden)" } else { value }));
+        f.debug_struct("Kafka")
+            .field("brokers", &self.brokers)
+            .field("group", &self.group)
+            .field("first_start", &self.first_start)
+            .field("group_instance_id", &self.group_instance_id)
+            .field("session_timeout", &self.session_timeout)
+            .field("heartbeat_interval", &self.heartbeat_interval)
+            .field("poll_interval_max", &self.poll_interval_max)
+            .field("settings", &settings.collect::<BTreeMap<_, _>>())
+            .finish()
+    }
+}
+
+/// Section `[store]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Store {
+    /// The receipts' directory.
+    pub directory: PathBuf,
+    /// Bytes of cache.
+    pub cache_bytes: u64,
+    /// Bytes of parked records, at most.
+    pub parked_bytes_max: u64,
+    /// Bytes of one parked record, at most.
+    pub park_record_bytes_max: u64,
+    /// Free bytes below which nothing new is admitted.
+    pub disk_free_floor_bytes: u64,
+    /// Whether full keys are stored beside their digests.
+    pub keep_names: bool,
+}
+
+impl Store {
+    /// The operator socket of the process that has this store open.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("receipted.sock")
+    }
+}
+
+/// Section `[runner]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Runner {
+    /// Handlers at the same time.
+    pub permits: usize,
+    /// Incomplete records of a partition, at most.
+    pub partition_records_max: usize,
+    /// Their bytes, at most.
+    pub partition_bytes_max: u64,
+    /// Records of a batch, at most.
+    pub batch_records_max: usize,
+    /// How long a batch waits to fill.
+    pub batch_wait: Duration,
+    /// Between commits.
+    pub commit_interval: Duration,
+    /// For running handlers at a revoke.
+    pub drain_budget: Duration,
+    /// For a stop.
+    pub stop_deadline: Duration,
+}
+
+/// Section `[reconcile]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reconcile {
+    /// Lookups at the same time.
+    pub lookups_max: usize,
+    /// For one lookup.
+    pub lookup_time_limit: Duration,
+    /// The first wait before asking again.
+    pub again_first: Duration,
+    /// The longest wait before asking again.
+    pub again_max: Duration,
+}
+
+/// Section `[dead_letter]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The topic.
+    pub topic: String,
+    /// Whether the error's text goes into the headers.
+    pub include_error_text: bool,
+    /// How long an acknowledgement may take.
+    pub acknowledge_within: Duration,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Section `[telemetry]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Telemetry {
+    /// Where metrics and health are served; none serves nothing.
+    pub listen: Option<SocketAddr>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Which lines are logged.
+    pub log_filter: String,
+}
+
+pub(super) fn kafka(raw: &raw::Kafka, layers: &Layers) -> Result<Kafka, Error> {
+    for (name, value) in &raw.settings {
+        if let Some(reason) = client::refused(name, value) {
+            return Err(Error::Owned { name: name.clone(), origin: layers.origin(&format!("kafka.settings.{name}")), reason });
+        }
+    }
+    required("kafka.brokers", &raw.brokers)?;
+    required("kafka.group", &raw.group)?;
+    name("kafka.group", &raw.group, layers)?;
+    Ok(Kafka {
+        brokers: raw.brokers.clone(),
+        group: raw.group.clone(),
+        first_start: first_start(&raw.first_start, layers)?,
+        group_instance_id: Some(raw.group_instance_id.clone()).filter(|id| !id.is_empty()),
+        session_timeout: duration("kafka.session_timeout", &raw.session_timeout, layers)?,
+        heartbeat_interval: duration("kafka.heartbeat_interval", &raw.heartbeat_interval, layers)?,
+        poll_interval_max: duration("kafka.poll_interval_max", &raw.poll_interval_max, layers)?,
+        settings: raw.settings.clone(),
+    })
+}
+
+pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
+    if raw.directory.is_empty() {
+        return Err(layers.invalid("store.directory", "is empty"));
+    }
+    let bytes = |key: &str, value, min| count(key, value, min, COUNT_MAX, layers);
+    Ok(Store {
+        directory: PathBuf::from(&raw.directory),
+        cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,
+        parked_bytes_max: bytes("store.parked_bytes_max", raw.parked_bytes_max, 0)?,
+        park_record_bytes_max: count("store.park_record_bytes_max", raw.park_record_bytes_max, 1, 1_000_000_000, layers)?,
+        disk_free_floor_bytes: bytes("store.disk_free_floor_bytes", raw.disk_free_floor_bytes, 0)?,
+        keep_names: raw.keep_names,
+    })
+}
+
+pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error> {
+    let number = |key: &str, value, max| count(key, value, 1, max, layers).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    Ok(Runner {
+        permits: number("runner.permits", raw.permits, 1_000_000)?,
+        partition_records_max: number("runner.partition_records_max", raw.partition_records_max, 10_000_000)?,
+        partition_bytes_max: count("runner.partition_bytes_max", raw.partition_bytes_max, 1, COUNT_MAX, layers)?,
+        batch_records_max: number("runner.batch_records_max", raw.batch_records_max, 1_000_000)?,
+        batch_wait: duration("runner.batch_wait", &raw.batch_wait, layers)?,
+        commit_interval: duration("runner.commit_interval", &raw.commit_interval, layers)?,
+        drain_budget: duration("runner.drain_budget", &raw.drain_budget, layers)?,
+        stop_deadline: duration("runner.stop_deadline", &raw.stop_deadline, layers)?,
+    })
+}
+
+pub(super) fn reconcile(raw: &raw::Reconcile, layers: &Layers) -> Result<Reconcile, Error> {
+    let lookups = count("reconcile.lookups_max", raw.lookups_max, 1, 100_000, layers)?;
+    Ok(Reconcile {
+        lookups_max: usize::try_from(lookups).unwrap_or(usize::MAX),
+        lookup_time_limit: duration("reconcile.lookup_time_limit", &raw.lookup_time_limit, layers)?,
+        again_first: duration("reconcile.again_first", &raw.again_first, layers)?,
+        again_max: duration("reconcile.again_max", &raw.again_max, layers)?,
+    })
+}
+
+pub(super) fn dead_letter(raw: &raw::DeadLetter, group: &str, layers: &Layers) -> Result<DeadLetter, Error> {
+    let topic = if raw.topic.is_empty() { format!("{group}.dead-letters") } else { raw.topic.clone() };
+    name("dead_letter.topic", &topic, layers)?;
+    Ok(DeadLetter {
+        topic,
+        include_error_text: raw.include_error_text,
+        acknowledge_within: duration("dead_letter.acknowledge_within", &raw.acknowledge_within, layers)?,
+    })
+}
+
+pub(super) fn telemetry(raw: &raw::Telemetry, layers: &Layers) -> Result<Telemetry, Error> {
+    let listen = match raw.listen.as_str() {
+        "off" => None,
+        address => Some(address.parse().map_err(|_| layers.invalid("telemetry.listen", "is neither \"address:port\" nor \"off\""))?),
+    };
+    let log_format = match raw.log_format.as_str() {
+        "text" => LogFormat::Text,
+        "json" => LogFormat::Json,
+        _ => return Err(layers.invalid("telemetry.log_format", "is neither \"text\" nor \"json\"")),
+    };
+    Ok(Telemetry { listen, log_format, log_filter: raw.log_filter.clone() })
+}
+
+/// What one key demands of another.
+pub(super) fn relations(config: &Config, layers: &Layers) -> Result<(), Error> {
+    if config.runner.drain_budget > config.kafka.poll_interval_max / 2 {
+        return Err(
+            layers.invalid("runner.drain_budget", "is more than half of kafka.poll_interval_max: a drain would lose the partitions")
+        );
+    }
+    if config.kafka.heartbeat_interval * 3 > config.kafka.session_timeout {
+        return Err(layers.invalid("kafka.heartbeat_interval", "is more than a third of kafka.session_timeout"));
+    }
+    if config.kafka.session_timeout > config.kafka.poll_interval_max {
+        return Err(layers.invalid("kafka.session_timeout", "is more than kafka.poll_interval_max"));
+    }
+    Ok(())
+}
+
+fn first_start(text: &str, layers: &Layers) -> Result<Option<FirstStart>, Error> {
+    let wrong =
+        || layers.invalid("kafka.first_start", "is neither \"earliest\", \"latest\" nor a time in UTC such as \"2026-03-01T00:00:00Z\"");
+    Ok(match text {
+        "" => None,
+        "earliest" => Some(FirstStart::Earliest),
+        "latest" => Some(FirstStart::Latest),
+        time => {
+            let since = humantime::parse_rfc3339(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).ok_or_else(wrong)?;
+            Some(FirstStart::At(UnixMillis(i64::try_from(since.as_millis()).map_err(|_| wrong())?)))
+        }
+    })
+}
+
+fn required(key: &'static str, value: &str) -> Result<(), Error> {
+    if value.trim().is_empty() {
+        let variable = format!("RECEIPTED__{}", key.to_ascii_uppercase().replace('.', "__"));
+        return Err(Error::Missing { key, variable });
+    }
+    Ok(())
+}
+
+fn name(key: &str, name: &str, layers: &Layers) -> Result<(), Error> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(layers.invalid(key, format!("has {} bytes, more than {NAME_BYTES_MAX}", name.len())));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(layers.invalid(key, "holds a control character"));
+    }
+    Ok(())
+}
+
+fn duration(key: &str, text: &str, layers: &Layers) -> Result<Duration, Error> {
+    let parsed =
+        humantime::parse_duration(text).map_err(|error| layers.invalid(key, format!("is no duration such as \"30s\": {error}")))?;
+    if parsed.as_millis() == 0 || parsed > DURATION_MAX {
+        return Err(layers.invalid(key, "must lie between 1ms and 24h"));
+    }
+    Ok(parsed)
+}
+
+fn count(key: &str, value: i64, min: i64, max: i64, layers: &Layers) -> Result<u64, Error> {
+    let fits = Some(value).filter(|value| (min..=max).contains(value)).and_then(|value| u64::try_from(value).ok());
+    fits.ok_or_else(|| layers.invalid(key, format!("must lie between {min} and {max}")))
+}

@@ -1,0 +1,241 @@
+//! What can be set, and what is refused: `config/default.toml` is the one list of keys, and every refusal names the key and its place.
+#![cfg(feature = "kafka")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use receipted::config::{Config, DEFAULTS, Error, FirstStart, LogFormat, Origin, kafka};
+use std::{collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
+
+const MINIMAL: &str = "[kafka]\nbrokers = \"b:9092\"\ngroup = \"g\"\n";
+
+fn env(variables: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    variables.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("receipted.toml");
+    std::fs::write(&file, text).unwrap();
+    Config::load(Some(&file), env(variables))
+}
+
+fn refusal(text: &str) -> String {
+    Config::from_text(&format!("{MINIMAL}{text}")).unwrap_err().to_string()
+}
+
+fn leaves(table: &toml::Table, path: &str, keys: &mut BTreeSet<String>) {
+    for (name, value) in table {
+        match value.as_table() {
+            Some(below) => leaves(below, &format!("{path}{name}."), keys),
+            None => drop(keys.insert(format!("{path}{name}"))),
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_defaults_is_known_and_shown_and_there_is_no_other() {
+    let mut listed = BTreeSet::new();
+    leaves(&DEFAULTS.parse().unwrap(), "", &mut listed);
+    let config = Config::from_text(MINIMAL).unwrap();
+    let shown: BTreeSet<String> = config.shown().iter().map(|shown| shown.key.clone()).collect();
+    assert_eq!(listed, shown);
+    assert!(listed.len() > 30, "{listed:?}");
+}
+
+#[test]
+fn every_key_of_the_defaults_has_a_comment_above_it() {
+    let lines: Vec<&str> = DEFAULTS.lines().collect();
+    for (above, line) in lines.iter().zip(&lines[1..]) {
+        if line.contains(" = ") && !line.starts_with('#') {
+            assert!(above.starts_with('#'), "{line:?} has no comment");
+        }
+    }
+}
+
+#[test]
+fn the_defaults_resolve_to_what_the_file_says() {
+    let config = Config::from_text(MINIMAL).unwrap();
+    assert_eq!(config.runner.permits, 64);
+    assert_eq!(config.runner.drain_budget, Duration::from_secs(10));
+    assert_eq!(config.kafka.first_start, None);
+    assert_eq!(config.dead_letter.topic, "g.dead-letters");
+    assert_eq!(config.kafka.instance_id("abc"), "receipted-abc");
+    assert_eq!(config.kafka.settings["fetch.queue.backoff.ms"], "2");
+    assert_eq!(config.telemetry.listen.unwrap().to_string(), "127.0.0.1:9464");
+    assert_eq!(config.telemetry.log_format, LogFormat::Text);
+    assert_eq!(config.store.socket(), PathBuf::from("receipted-store/receipted.sock"));
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_key() {
+    let error = load(&format!("{MINIMAL}[runner]\npermit = 3\n"), &[]).unwrap_err();
+    assert!(matches!(&error, Error::UnknownKey { key, origin: Origin::File(_), nearest: Some(near) }
+        if key == "runner.permit" && near == "runner.permits"));
+    assert!(error.to_string().contains("receipted.toml"), "{error}");
+    let error = load(MINIMAL, &[("RECEIPTED__STORE__DIRECTRY", "x")]).unwrap_err();
+    let said = "unknown key store.directry (variable RECEIPTED__STORE__DIRECTRY); did you mean store.directory?";
+    assert_eq!(error.to_string(), said);
+    assert!(matches!(load("[kafak]\nbrokers = \"x\"\n", &[]), Err(Error::UnknownKey { key, .. }) if key == "kafak"));
+    assert!(matches!(load(MINIMAL, &[("RECEIPTED__RUNNER", "x")]), Err(Error::UnknownKey { .. })));
+    assert!(matches!(load(MINIMAL, &[("RECEIPTED__", "x")]), Err(Error::UnknownKey { .. })));
+}
+
+#[test]
+fn a_wrong_type_is_refused_with_its_place() {
+    assert_eq!(refusal("[runner]\npermits = \"many\"\n"), "runner.permits is a string and must be an integer (text)");
+    assert_eq!(refusal("[telemetry]\nlisten = 1\n"), "telemetry.listen is an integer and must be a string (text)");
+    assert_eq!(refusal("[store]\nkeep_names = 1\n"), "store.keep_names is an integer and must be a boolean (text)");
+    assert_eq!(refusal("[runner]\npermits.x = 1\n"), "runner.permits is a table and must be an integer (text)");
+    assert_eq!(Config::from_text("kafka = 1\n").unwrap_err().to_string(), "kafka is an integer and must be a table (text)");
+    let error = load(MINIMAL, &[("RECEIPTED__RUNNER__PERMITS", "many")]).unwrap_err();
+    assert!(matches!(error, Error::WrongType { origin: Origin::Variable(name), .. } if name == "RECEIPTED__RUNNER__PERMITS"));
+}
+
+#[test]
+fn a_value_out_of_its_bounds_is_refused_with_its_place() {
+    for (text, said) in [
+        ("[runner]\npermits = 0\n", "runner.permits must lie between 1 and 1000000 (text)"),
+        ("[runner]\npermits = -1\n", "runner.permits must lie between 1 and 1000000 (text)"),
+        ("[runner]\ncommit_interval = \"0s\"\n", "runner.commit_interval must lie between 1ms and 24h (text)"),
+        ("[telemetry]\nlisten = \"here\"\n", "telemetry.listen is neither \"address:port\" nor \"off\" (text)"),
+        ("[telemetry]\nlog_format = \"xml\"\n", "telemetry.log_format is neither \"text\" nor \"json\" (text)"),
+        ("[store]\ndirectory = \"\"\n", "store.directory is empty (text)"),
+    ] {
+        assert_eq!(refusal(text), said);
+    }
+    assert!(refusal("[runner]\ncommit_interval = \"soon\"\n").starts_with("runner.commit_interval is no duration such as \"30s\""));
+    assert!(refusal("[runner]\ndrain_budget = \"4m\"\n").contains("half of kafka.poll_interval_max"));
+}
+
+#[test]
+fn what_has_no_default_is_missing_by_name() {
+    let error = Config::load(None, env(&[])).unwrap_err();
+    assert_eq!(error.to_string(), "kafka.brokers is not set; set it in the configuration file, or as RECEIPTED__KAFKA__BROKERS");
+    assert!(matches!(load("[kafka]\nbrokers = \"b\"\n", &[]), Err(Error::Missing { key: "kafka.group", .. })));
+    assert!(Config::load_store(None, env(&[("RECEIPTED__STORE__DIRECTORY", "/r")])).is_ok_and(|store| store.directory == "/r"));
+}
+
+#[test]
+fn a_variable_goes_over_the_file_and_the_file_over_the_defaults() {
+    let text = format!("{MINIMAL}[runner]\npermits = 3\npartition_records_max = 5\n[app]\nport = 1\nname = \"x\"\n");
+    let config = load(
+        &text,
+        &[
+            ("RECEIPTED__RUNNER__PERMITS", "128"),
+            ("RECEIPTED__KAFKA__SETTINGS__SECURITY_PROTOCOL", "SASL_SSL"),
+            ("RECEIPTED__STORE__KEEP_NAMES", "false"),
+            ("RECEIPTED__APP__PORT", "8080"),
+            ("RECEIPTED__APP__NAME", "77"),
+            ("RECEIPTED__APP__BANK__URL", "http://bank"),
+            ("RECEIPTED__APP__BANK__RETRIES", "4"),
+            ("RECEIPTED_TEST_BROKERS", "not ours: one underscore"),
+            ("PATH", "/bin"),
+        ],
+    )
+    .unwrap();
+    assert_eq!((config.runner.permits, config.runner.partition_records_max, config.runner.batch_records_max), (128, 5, 1024));
+    assert_eq!(config.kafka.settings["security.protocol"], "SASL_SSL");
+    assert!(!config.store.keep_names);
+    #[derive(serde::Deserialize, PartialEq, Debug)]
+    struct App {
+        port: u16,
+        name: String,
+        bank: Bank,
+    }
+    #[derive(serde::Deserialize, PartialEq, Debug)]
+    struct Bank {
+        url: String,
+        retries: u8,
+    }
+    let bank = Bank { url: "http://bank".into(), retries: 4 };
+    assert_eq!(config.app::<App>().unwrap(), App { port: 8080, name: "77".into(), bank });
+    let origin = |key: &str| config.shown().iter().find(|shown| shown.key == key).unwrap().origin.clone();
+    assert_eq!(origin("runner.permits"), Origin::Variable("RECEIPTED__RUNNER__PERMITS".into()));
+    assert!(matches!(origin("runner.partition_records_max"), Origin::File(_)));
+    assert_eq!(origin("runner.batch_records_max"), Origin::Default);
+}
+
+#[test]
+fn every_setting_that_is_ours_is_refused_by_name_with_a_reason_however_it_is_written() {
+    for (name, reason) in kafka::OWNED {
+        assert!(!reason.is_empty());
+        let quoted = refusal(&format!("[kafka.settings]\n\"{name}\" = \"false\"\n"));
+        let bare = refusal(&format!("settings.{name} = true\n"));
+        for said in [quoted, bare] {
+            assert_eq!(said, format!("kafka setting {name} is not yours to set: {reason} (text)"));
+        }
+        let variable = format!("RECEIPTED__KAFKA__SETTINGS__{}", name.to_uppercase().replace('.', "_"));
+        assert!(matches!(load(MINIMAL, &[(&variable, "1")]), Err(Error::Owned { name: refused, .. }) if refused == *name));
+    }
+    for name in ["enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "enable.partition.eof"] {
+        assert!(kafka::OWNED.iter().any(|(owned, _)| *owned == name), "{name}");
+    }
+}
+
+/// C02 and C08: offsets that a client commits by itself lose records, so that a start with them is refused.
+#[test]
+fn c02_c08_automatic_commits_are_refused_at_start_up() {
+    for name in ["enable.auto.commit", "enable.auto.offset.store"] {
+        assert!(refusal(&format!("[kafka.settings]\n\"{name}\" = true\n")).contains(name));
+    }
+}
+
+#[test]
+fn the_consumer_group_protocol_is_refused_and_the_classic_one_may_be_written() {
+    assert!(refusal("[kafka.settings]\n\"group.protocol\" = \"consumer\"\n").contains("group.protocol"));
+    assert!(Config::from_text(&format!("{MINIMAL}[kafka.settings]\n\"group.protocol\" = \"classic\"\n")).is_ok());
+}
+
+#[test]
+fn client_settings_take_plain_values_and_become_text() {
+    let text = format!("{MINIMAL}[kafka.settings]\nsocket.keepalive.enable = true\n\"queued.min.messages\" = 7\nclient.rack = \"a\"\n");
+    let config = Config::from_text(&text).unwrap();
+    let settings = &config.kafka.settings;
+    assert_eq!((&*settings["socket.keepalive.enable"], &*settings["queued.min.messages"], &*settings["client.rack"]), ("true", "7", "a"));
+    assert!(refusal("[kafka.settings]\n\"a.b\" = 1.5\n").starts_with("kafka.settings.a.b is a float"));
+    assert!(refusal("[kafka.settings]\n\"a.b\" = [1]\n").starts_with("kafka.settings.a.b is an array"));
+}
+
+#[test]
+fn a_first_start_is_earliest_latest_or_a_time() {
+    let first = |text: &str| Config::from_text(&format!("{MINIMAL}first_start = \"{text}\"\n")).map(|config| config.kafka.first_start);
+    assert_eq!(first("earliest").unwrap(), Some(FirstStart::Earliest));
+    assert_eq!(first("latest").unwrap(), Some(FirstStart::Latest));
+    let at = receipted::protocol::time::UnixMillis(1_772_323_200_000);
+    assert_eq!(first("2026-03-01T00:00:00Z").unwrap(), Some(FirstStart::At(at)));
+    assert!(first("yesterday").unwrap_err().to_string().starts_with("kafka.first_start is neither"));
+}
+
+#[test]
+fn no_secret_is_printed_anywhere() {
+    let text = format!(
+        "{MINIMAL}[kafka.settings]\n\"sasl.password\" = \"hunter2\"\n\"ssl.key.password\" = \"hunter2\"\n\"ssl.key.pem\" = \"hunter2\"\n\
+         \"sasl.oauthbearer.client.secret\" = \"hunter2\"\n\"client.rack\" = \"r1\"\n[app]\nurl = \"postgres://u:hunter2@db\"\n"
+    );
+    let config = Config::from_text(&text).unwrap();
+    let printed = format!("{config:?} {:?} {:?}", config.kafka, config.shown());
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("r1") && printed.contains("app.url"));
+    let broken = Config::from_text("[kafka.settings]\n\"sasl.password\" = \"hunter2\n").unwrap_err();
+    assert!(!broken.to_string().contains("hunter2") && !format!("{broken:?}").contains("hunter2"), "{broken:?}");
+    #[derive(serde::Deserialize, Debug)]
+    struct App {
+        #[allow(dead_code)]
+        url: u16,
+    }
+    let error = config.app::<App>().unwrap_err();
+    assert_eq!(error.to_string(), "table [app]: another value is expected u16 in `url`");
+    #[derive(serde::Deserialize, Debug)]
+    struct Other {
+        #[allow(dead_code)]
+        port: u16,
+    }
+    assert_eq!(config.app::<Other>().unwrap_err().to_string(), "table [app]: missing field `port`");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_no_text_is_refused_by_name() {
+    use std::os::unix::ffi::OsStringExt;
+    let variables = [(OsString::from("RECEIPTED__KAFKA__GROUP"), OsString::from_vec(vec![0xff]))];
+    assert!(matches!(Config::load(None, variables), Err(Error::NotText { name }) if name == "RECEIPTED__KAFKA__GROUP"));
+}
