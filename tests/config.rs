@@ -111,7 +111,7 @@ fn what_has_no_default_is_missing_by_name() {
     let error = Config::load(None, env(&[])).unwrap_err();
     assert_eq!(error.to_string(), "kafka.brokers is not set; set it in the configuration file, or as RECEIPTED__KAFKA__BROKERS");
     assert!(matches!(load("[kafka]\nbrokers = \"b\"\n", &[]), Err(Error::Missing { key: "kafka.group", .. })));
-    assert!(Config::load_store(None, env(&[("RECEIPTED__STORE__DIRECTORY", "/r")])).is_ok_and(|store| store.directory == "/r"));
+    assert!(Config::load_store(None, env(&[("RECEIPTED__STORE__DIRECTORY", "/r")])).is_ok_and(|store| store.directory.as_os_str() == "/r"));
 }
 
 #[test]
