@@ -15,6 +15,8 @@ pub mod outcome;
 pub mod park;
 pub mod policy;
 pub mod receipt;
+pub mod refused;
+pub mod settle;
 pub mod start;
 pub mod time;
 pub mod watermark;

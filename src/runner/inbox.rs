@@ -2,12 +2,13 @@
 
 use super::Error;
 use crate::{
-    admin::command::{Change, Changed, Refused},
     protocol::{
         key::KeyDigest,
         machine::{Assignment, AttemptKey, Delivery, Event, WorkId},
         note::Slot,
         outcome::{Finding, Outcome},
+        refused::Refused,
+        settle::{Change, Changed},
         time::Monotonic,
     },
     store::{Appended, Partition},

@@ -1,9 +1,11 @@
 //! Owns the operators' way into the engine.
 
 use super::{engine::Engine, inbox::Inbox};
-use crate::{
-    admin::command::{Change, Changed, Refused},
-    protocol::{known::Answer, machine::Action},
+use crate::protocol::{
+    known::Answer,
+    machine::Action,
+    refused::Refused,
+    settle::{Change, Changed},
 };
 use std::collections::HashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
