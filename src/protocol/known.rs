@@ -30,15 +30,15 @@ pub struct Known {
     pub parks: BTreeMap<ParkId, Arc<Park>>,
     /// The ends of park notes.
     pub ends: BTreeMap<ParkId, End>,
-    /// The slots of repeats that were suppressed because this note holds their operation.
-    pub held: BTreeMap<ParkId, BTreeSet<Slot>>,
+    /// The slots of repeats that were suppressed because this note holds their operation, and which record each had.
+    pub held: BTreeMap<ParkId, BTreeMap<Slot, RecordDigest>>,
 }
 
 impl Known {
     /// How many notes there are.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        let held = self.held.values().map(BTreeSet::len).sum::<usize>();
+        let held = self.held.values().map(BTreeMap::len).sum::<usize>();
         Revision((self.receipt.notes() + self.parks.len() + self.ends.len() + held) as u64)
     }
 
@@ -52,12 +52,6 @@ impl Known {
     pub fn holder(&self, fingerprint: Fingerprint) -> Option<&ParkId> {
         let mut open = self.open_parks();
         open.find(|(_, park)| park.reason.follows_operation() && !park.fingerprint.is_none_or(|f| f.differs(fingerprint))).map(|(id, _)| id)
-    }
-
-    /// The number of the next park note of `slot`.
-    #[must_use]
-    pub fn next_park(&self, slot: &Slot) -> u32 {
-        self.parks.keys().filter(|id| id.slot == *slot).map(|id| id.number).max().unwrap_or(0) + 1
     }
 }
 
@@ -128,6 +122,8 @@ pub enum Entry {
         park: ParkId,
         /// The repeat's place.
         slot: Slot,
+        /// Which record it is: a dead letter or discard of the note closes its slot too.
+        record: RecordDigest,
     },
     /// A park note ends other than by its operation. The slot is closed with it.
     End {
@@ -234,11 +230,11 @@ impl Known {
                 }
                 self.parks.insert(id.clone(), park.clone());
             }
-            Entry::Hold { seen, park, slot, .. } => {
+            Entry::Hold { seen, park, slot, record, .. } => {
                 if *seen != before {
                     return Judgement::Lost;
                 }
-                self.held.entry(park.clone()).or_default().insert(slot.clone());
+                self.held.entry(park.clone()).or_default().entry(slot.clone()).or_insert(*record);
             }
             Entry::End { seen, park, end, .. } => {
                 if seen.is_some_and(|seen| seen != before) {

@@ -170,10 +170,20 @@ pub enum Closing {
 /// What the store knows about a slot itself, apart from its operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotNotes {
-    /// The newest park note of the slot and whether it is open.
+    /// How often the slot has been parked, for ever: the number of its newest note.
+    pub times: u32,
+    /// The newest park note of the slot and whether it is open. An ended one below the watermark is forgotten.
     pub parked: Option<(ParkId, Arc<Park>, Openness)>,
     /// The slot was dead-lettered or discarded, with the digest of the record that was.
     pub closed: Option<(Closing, RecordDigest)>,
+}
+
+impl SlotNotes {
+    /// The number of the slot's next park note.
+    #[must_use]
+    pub fn next_park(&self) -> u32 {
+        self.times.saturating_add(1)
+    }
 }
 
 /// Whether a park note still stands.

@@ -338,11 +338,12 @@ fn nothing_runs<F: Fn(AttemptId) -> Future>(scene: &Scene<'_, F>) -> Result<(), 
 
 fn end<F>(change: &Change, park: &ParkId, note: &Park, kind: EndKind, scene: &Scene<'_, F>) -> Entry {
     let end = End { kind, by: Some(change.by.clone()), reason: change.reason.clone(), at: scene.now.wall };
-    Entry::End { key: note.key, park: park.clone(), end }
+    let seen = note.key.map(|_| scene.known.revision());
+    Entry::End { key: note.key, seen, park: park.clone(), end }
 }
 
 fn repeats(known: &Known, park: &ParkId) -> usize {
-    known.held.get(park).map_or(0, BTreeSet::len)
+    known.held.get(park).map_or(0, std::collections::BTreeMap::len)
 }
 
 fn text(what: &'static str, text: &str, max: usize) -> Result<(), Refused> {

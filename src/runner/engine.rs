@@ -200,6 +200,7 @@ impl Engine {
                 observe::store_sync(appended.sync, appended.group);
                 Event::Appended { ticket, answers: appended.answers }
             }
+            Inbox::Appended(ticket, Err(full @ crate::store::Error::Full { .. })) => Event::Refused { ticket, reason: full.to_string() },
             Inbox::Appended(_, Err(error)) => return Some(self.fail(error.into())),
             Inbox::Stopped(Ok(())) if self.ending.is_some() => return Some(Ended::Stopped),
             Inbox::Stopped(Ok(())) => return Some(self.fail(Error::Client { detail: "the consumer thread ended".into() })),

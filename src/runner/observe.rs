@@ -5,10 +5,13 @@ use crate::{
     handler::Routes,
     protocol::{
         key::KeyDigest,
+        known::Entry,
         machine::{Assignment, Tally},
         note::Slot,
         outcome::Finding,
         park::ParkId,
+        refused::Refused,
+        settle::Changed,
         start::Refusal,
         time::UnixMillis,
     },
@@ -84,3 +87,11 @@ pub(super) fn tallies(_tallies: BTreeMap<Tally, u64>, _here: &BTreeMap<usize, He
 pub(super) fn store(_store: &dyn ReceiptStore, _now: UnixMillis) {}
 
 pub(super) fn partitions(_watermarks: impl Iterator<Item = (Assignment, i64, usize)>, _here: &BTreeMap<usize, Here>) {}
+
+pub(super) fn operator_changed(entry: &Entry, result: &Result<Changed, Refused>) {
+    let key = entry.key().map(|key| key.to_string());
+    match result {
+        Ok(changed) => tracing::info!(key, state = changed.state, "changed by an operator"),
+        Err(refused) => tracing::info!(key, %refused, "an operator's change was refused"),
+    }
+}

@@ -1,16 +1,25 @@
-//! Owns the operators' way into the engine.
+//! Owns the operators' way into the engine: a change is decided on the newest state, with what this process knows of futures, and
+//! answered when it is durable.
 
-use super::{engine::Engine, inbox::Inbox};
-use crate::protocol::{
-    known::Answer,
-    machine::Action,
-    refused::Refused,
-    settle::{Change, Changed},
+use super::{engine::Engine, inbox::Inbox, observe};
+use crate::{
+    protocol::{
+        key::KeyDigest,
+        known::{Answer, Entry, Known},
+        machine::{Action, DeadLetterReason, Event},
+        park::{Park, ParkId, SlotNotes},
+        refused::Refused,
+        settle::{Act, Change, Changed, Decided, Scene, Target, changed, decide},
+    },
+    store,
 };
-use std::collections::HashMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-/// x
+/// Changes that wait for an answer, at most.
+const WAITING_MAX: usize = 64;
+
+/// Through which a running process is asked to settle, dead-letter or discard.
 #[derive(Clone)]
 pub struct Operators(UnboundedSender<Inbox>);
 
@@ -18,16 +27,139 @@ impl Operators {
     pub(super) fn new(inbox: UnboundedSender<Inbox>) -> Self {
         Self(inbox)
     }
+
+    /// Decides about a change on the newest state and makes it durable.
+    ///
+    /// # Errors
+    /// Says why it is refused and what to do instead; nothing was written. [`Refused::Unavailable`] when the runner does not run.
+    pub async fn perform(&self, change: Change) -> Result<Changed, Refused> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Refused::Unavailable { reason: "the runner does not run".into() };
+        self.0.send(Inbox::Operate(Box::new(change), answer)).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+type AnswerTo = oneshot::Sender<Result<Changed, Refused>>;
+
+/// A change on its way: to the disk, or to the dead-letter topic first.
+struct Waiting {
+    entry: Entry,
+    answer: AnswerTo,
 }
 
 #[derive(Default)]
 pub(super) struct Pending {
-    waiting: HashMap<u64, oneshot::Sender<Result<Changed, Refused>>>,
+    waiting: BTreeMap<u64, Waiting>,
     next: u64,
 }
 
 impl Engine {
-    pub(super) fn operate(&mut self, _change: Change, _answer: oneshot::Sender<Result<Changed, Refused>>, _actions: &mut Vec<Action>) {}
-    pub(super) fn operator_produced(&mut self, _request: u64, _result: Result<(), String>, _actions: &mut Vec<Action>) {}
-    pub(super) fn operator_answered(&mut self, _request: u64, _answer: Answer) {}
+    /// Decides about an operator's change.
+    pub(super) fn operate(&mut self, change: Change, answer: AnswerTo, actions: &mut Vec<Action>) {
+        if self.operators.waiting.len() >= WAITING_MAX {
+            let reason = format!("{WAITING_MAX} changes wait already");
+            return reply(answer, Err(Refused::Unavailable { reason }));
+        }
+        match self.decide_change(&change) {
+            Err(refused) => reply(answer, Err(refused)),
+            Ok(Decided::Write(entry)) => {
+                let request = self.wait_for(entry.clone(), answer);
+                self.machine.on(Event::Operator { request, entry }, self.clock.now(), actions);
+            }
+            Ok(Decided::DeadLetter { park, note, then }) => {
+                let request = self.wait_for(then, answer);
+                self.send_parked(request, park, &note);
+            }
+        }
+    }
+
+    fn decide_change(&mut self, change: &Change) -> Result<Decided, Refused> {
+        let unavailable = |error: store::Error| Refused::Unavailable { reason: error.to_string() };
+        let (key, slot) = match &change.act {
+            Act::Settle(settle) => (Some(settle.key), SlotNotes::default()),
+            Act::DeadLetter(Target::Operation(key)) | Act::Discard { target: Target::Operation(key), .. } => {
+                (Some(*key), SlotNotes::default())
+            }
+            Act::DeadLetter(Target::Park(park)) | Act::Discard { target: Target::Park(park), .. } => {
+                let slot = self.parts.store.slots(std::slice::from_ref(&park.slot)).pop().unwrap_or_default();
+                (slot.parked.as_ref().and_then(|(_, note, _)| note.key), slot)
+            }
+        };
+        let known = match key {
+            Some(key) => self.parts.store.load(&[key]).map_err(unavailable)?.pop().unwrap_or_default(),
+            None => Arc::default(),
+        };
+        let future = |attempt| key.map_or(crate::protocol::doubt::Future::Alive, |key| self.machine.future(key, attempt));
+        let quiet = self.quiet(&known);
+        decide(change, &Scene { known: &known, slot: &slot, future, quiet, now: self.clock.now() })
+    }
+
+    /// The quiet period of an operation's route; without a route nobody knows one, and only a person who vouches ends it.
+    fn quiet(&self, known: &Known) -> Duration {
+        let name = known.key.as_ref().map(|key| key.operation());
+        let plan =
+            self.parts.routes.operations().iter().find(|plan| Some(plan.name) == name || plan.formerly().iter().any(|n| Some(*n) == name));
+        plan.map_or(Duration::MAX, |plan| plan.policy.contract.quiet())
+    }
+
+    fn wait_for(&mut self, entry: Entry, answer: AnswerTo) -> u64 {
+        self.operators.next += 1;
+        self.operators.waiting.insert(self.operators.next, Waiting { entry, answer });
+        self.operators.next
+    }
+
+    /// Sends a parked record to the dead-letter topic; its end is written when that is acknowledged.
+    fn send_parked(&self, request: u64, park: ParkId, note: &Park) {
+        let (store, producer, inbox) = (self.parts.store.clone(), self.tasks.producer.clone(), self.parts.inbox.clone());
+        let (key, detail) = (note.key, format!("{}: {}", note.reason.label(), note.detail));
+        tokio::task::spawn_blocking(move || {
+            let read = store.payload(&park).and_then(|payload| Ok((payload, load(&*store, key)?)));
+            match read {
+                Ok((Some(payload), known)) => {
+                    let about = known.key.as_ref().map(|name| super::producer::About::of(&known.receipt, name));
+                    let letter = producer.letter(&park.slot, DeadLetterReason::Operator, &detail, &payload, about.as_ref());
+                    producer.send(letter, move |result| drop(inbox.send(Inbox::OperatorProduced(request, result))));
+                }
+                Ok((None, _)) => drop(inbox.send(Inbox::OperatorProduced(request, Err("the record is gone".into())))),
+                Err(error) => drop(inbox.send(Inbox::OperatorProduced(request, Err(error.to_string())))),
+            }
+        });
+    }
+
+    pub(super) fn operator_produced(&mut self, request: u64, result: Result<(), String>, actions: &mut Vec<Action>) {
+        match result {
+            Ok(()) => {
+                let Some(entry) = self.operators.waiting.get(&request).map(|waiting| waiting.entry.clone()) else { return };
+                self.machine.on(Event::Operator { request, entry }, self.clock.now(), actions);
+            }
+            Err(reason) => {
+                if let Some(waiting) = self.operators.waiting.remove(&request) {
+                    reply(waiting.answer, Err(Refused::NotTaken { reason }));
+                }
+            }
+        }
+    }
+
+    pub(super) fn operator_answered(&mut self, request: u64, answer: &Answer) {
+        let Some(Waiting { entry, answer: to }) = self.operators.waiting.remove(&request) else { return };
+        let result = match answer {
+            Answer::Done(known) => Ok(changed(&entry, known.as_deref().unwrap_or(&Known::default()))),
+            Answer::Lost(_) => Err(Refused::Moved),
+        };
+        observe::operator_changed(&entry, &result);
+        reply(to, result);
+    }
+}
+
+fn load(store: &dyn store::ReceiptStore, key: Option<KeyDigest>) -> Result<Arc<Known>, store::Error> {
+    match key {
+        Some(key) => Ok(store.load(&[key])?.pop().unwrap_or_default()),
+        None => Ok(Arc::default()),
+    }
+}
+
+/// Answers; an asker that went away meanwhile sees the change in the listing.
+fn reply(to: AnswerTo, result: Result<Changed, Refused>) {
+    drop(to.send(result));
 }

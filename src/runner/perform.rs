@@ -5,7 +5,7 @@ use super::{
     engine::Engine,
     inbox::{Command, Inbox},
     observe,
-    producer::Producer,
+    producer::{About, Producer},
 };
 use crate::{
     handler::{self, Answered, AttemptInfo, Delivery, Operation, Record, Reply, Routes},
@@ -216,8 +216,9 @@ impl Engine {
             Action::Forget { work } => drop(self.tasks.prepared.remove(&work)),
             Action::Start { work, attempt, slot } => self.tasks.start(work, attempt, &slot),
             Action::Abort { attempt } => self.tasks.abort(&attempt),
-            Action::DeadLetter { work, slot, reason, detail, payload, subject, attempts } => {
-                let letter = self.tasks.producer.letter(&slot, reason, &detail, &payload, subject.as_deref(), attempts);
+            Action::DeadLetter { work, slot, reason, detail, payload, subject, receipt } => {
+                let about = subject.as_deref().map(|subject| About::of_subject(subject, &receipt));
+                let letter = self.tasks.producer.letter(&slot, reason, &detail, &payload, about.as_ref());
                 let inbox = self.parts.inbox.clone();
                 self.tasks.producer.send(letter, move |result| drop(inbox.send(Inbox::DeadLettered(work, result))));
             }
@@ -234,7 +235,7 @@ impl Engine {
                 self.parts.health.closed(1);
                 self.parts.commands.tell(Command::Halt(assignment));
             }
-            Action::Answer { request, answer } => self.operator_answered(request, answer),
+            Action::Answer { request, answer } => self.operator_answered(request, &answer),
         }
         None
     }

@@ -3,10 +3,11 @@
 
 use super::{Error, Settings, settings::ErrorText};
 use crate::protocol::{
-    key::hex,
+    key::{KeyDigest, OperationKey, hex},
     machine::{DeadLetterReason, Subject},
     note::{REASON_BYTES_MAX, Slot, cut},
     park::Payload,
+    receipt::Receipt,
 };
 use rdkafka::{
     message::{Header, OwnedHeaders},
@@ -27,6 +28,30 @@ pub(super) struct Letter {
     headers: OwnedHeaders,
 }
 
+/// What a dead letter says of its operation.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    key: KeyDigest,
+    operation: String,
+    attempts: u32,
+    outcome: &'static str,
+    correlation: Option<String>,
+}
+
+impl About {
+    pub(super) fn of(receipt: &Receipt, name: &OperationKey) -> Self {
+        let correlation = receipt.admissions().values().find_map(|admission| admission.correlation.clone());
+        let (key, operation) = (name.digest(), name.operation().to_string());
+        Self { key, operation, attempts: receipt.next_number() - 1, outcome: receipt.state().label(), correlation }
+    }
+
+    /// Of the operation that a record carries; the record's own correlation id goes first.
+    pub(super) fn of_subject(subject: &Subject, receipt: &Receipt) -> Self {
+        let about = Self::of(receipt, &subject.name);
+        Self { correlation: subject.correlation.clone().or(about.correlation.clone()), ..about }
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Producer {
     producer: FutureProducer,
@@ -42,9 +67,7 @@ impl Producer {
 
     /// Makes a dead letter of a record. Header names that are not UTF-8 cannot be written by this client: those headers are kept as
     /// hexadecimal pairs under `x-receipted-raw-headers`.
-    pub(super) fn letter(
-        &self, slot: &Slot, reason: DeadLetterReason, detail: &str, payload: &Payload, subject: Option<&Subject>, attempts: u32,
-    ) -> Letter {
+    pub(super) fn letter(&self, slot: &Slot, reason: DeadLetterReason, detail: &str, payload: &Payload, about: Option<&About>) -> Letter {
         let mut headers = OwnedHeaders::new_with_capacity(payload.headers.len() + 10);
         let mut raw = Vec::new();
         for (name, value) in &payload.headers {
@@ -58,13 +81,14 @@ impl Producer {
             ("origin-topic", slot.topic.to_string()),
             ("origin-partition", slot.partition.to_string()),
             ("origin-offset", slot.offset.to_string()),
-            ("attempts", attempts.to_string()),
         ];
         ours.extend(payload.timestamp.map(|timestamp| ("origin-timestamp", timestamp.to_string())));
-        if let Some(subject) = subject {
-            ours.push(("key", subject.key.to_string()));
-            ours.push(("operation", subject.name.operation().into()));
-            ours.extend(subject.correlation.clone().map(|id| ("correlation-id", id)));
+        if let Some(about) = about {
+            ours.push(("key", about.key.to_string()));
+            ours.push(("operation", about.operation.clone()));
+            ours.push(("attempts", about.attempts.to_string()));
+            ours.push(("outcome", about.outcome.into()));
+            ours.extend(about.correlation.clone().map(|id| ("correlation-id", id)));
         }
         if self.error_text == ErrorText::Included {
             ours.push(("error", cut(detail, REASON_BYTES_MAX).into()));

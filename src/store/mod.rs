@@ -13,14 +13,27 @@
 //! 6. **Group commit.** What arrives while one sync runs goes into the next. No waiting window.
 //! 7. **A failed sync is final.** The store answers every later call with an error, and the process should end.
 
+mod draft;
+mod index;
+pub mod memory;
+#[cfg(feature = "sled")]
+pub mod sled;
+
 use crate::protocol::{
     change::{Incident, Totals},
     key::KeyDigest,
     known::{Answer, Entry, Known},
     note::Slot,
     park::{Park, ParkId, Payload, SlotNotes},
+    time::UnixMillis,
 };
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 /// Entries that are made durable together.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -39,6 +52,9 @@ pub struct Appended {
 
 /// Called once, from the store's writer, when a batch is durable or failed. It must not block.
 pub type Reply = Box<dyn FnOnce(Result<Appended, Error>) + Send>;
+
+/// Reads the wall clock for the writer: park notes that end, and the bounds of a destination's memory.
+pub type WallClock = Arc<dyn Fn() -> UnixMillis + Send + Sync>;
 
 /// Why the store cannot go on.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -94,7 +110,17 @@ pub enum Error {
         /// The first failure.
         detail: String,
     },
-    /// A bound of the store is reached; completions are still taken.
+    /// The note does not fit into an entry. Nothing of its batch was written. Cut the answer or the reason; it is a bug of the caller.
+    #[error("{what} has {bytes} bytes, more than the store's {limit}")]
+    TooLarge {
+        /// Which part of the note.
+        what: &'static str,
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// A bound of the store is reached, and nothing of the batch was written; completions are still taken.
     #[error("store is at its bound of {limit} ({what})")]
     Full {
         /// Which bound.
@@ -218,7 +244,13 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// Reads what is known of slots themselves, in their order. From memory.
     fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes>;
 
-    /// Hands a batch to the writer and returns at once.
+    /// The bound that the store is at, if it is at one: admit and park nothing new until this is none again. Facts, doubts, verdicts
+    /// and ends are taken all the same; a batch of nothing but admissions and park notes is answered with this error. From memory.
+    fn pressure(&self) -> Option<Error> {
+        None
+    }
+
+    /// Hands a batch to the writer and returns at once. When the queue is full the reply gets [`Error::Full`] before this returns.
     fn submit(&self, batch: Batch, reply: Reply);
 
     /// Submits and waits; never call it from async code.
@@ -270,12 +302,26 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// Sizes and counts.
     fn sizes(&self) -> Sizes;
 
-    /// The bound that is reached, if one is: nothing new should be admitted or parked meanwhile. Facts, verdicts and ends are taken.
-    fn pressure(&self) -> Option<Error>;
-
     /// Writes what is queued, notes the clean stop durably, and lets the directory go.
     ///
     /// # Errors
     /// When the last batch or the note could not be made durable.
     fn close(&self) -> Result<(), Error>;
+}
+
+/// Compares what a store is bound to with what a run names.
+fn check_binding(bound: &(String, String), cluster: &str, group: &str) -> Result<(), Error> {
+    for (what, bound, given) in [("cluster", &bound.0, cluster), ("group", &bound.1, group)] {
+        if bound != given {
+            return Err(Error::Foreign { what, bound: bound.clone(), given: given.into() });
+        }
+    }
+    Ok(())
+}
+
+/// The system's wall clock.
+#[must_use]
+fn system_clock() -> UnixMillis {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

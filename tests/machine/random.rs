@@ -99,7 +99,7 @@ fn check(seed: u64, world: &World) {
         let state = world.state(tenant, id);
         let dead = world.dead_letters.iter().any(|(at, _)| *at == offset);
         let known = &world.disk.known[&key(tenant, id).digest()];
-        let held = known.open_parks().any(|(park, _)| known.held.get(park).is_some_and(|h| h.iter().any(|s| s.offset == offset)));
+        let held = known.open_parks().any(|(park, _)| known.held.get(park).is_some_and(|h| h.keys().any(|slot| slot.offset == offset)));
         let conflict = known.receipt.fingerprint() != Some(receipted::protocol::fingerprint::Fingerprint::Digest([row.amount; 16]));
         let safe = ["applied", "rejected"].contains(&state.as_str()) || dead || held || parked.contains(&offset);
         assert!(safe, "seed {seed}: the record at {offset} ({tenant}/{id}) is lost: {state}");

@@ -373,7 +373,8 @@ impl World {
             Some(EndKind::Discarded) => Some((Closing::Discarded, park.record)),
             _ => None,
         });
-        SlotNotes { parked, closed: self.disk.closed.get(slot).copied().or(ended) }
+        let times = newest.map_or(0, |(_, id, _)| id.number);
+        SlotNotes { times, parked, closed: self.disk.closed.get(slot).copied().or(ended) }
     }
 
     /// The broker delivers the next records.

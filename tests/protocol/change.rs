@@ -189,7 +189,13 @@ fn entry(known: &Known, write: Write, stale: bool) -> Entry {
             let end = End { kind: EndKind::DeadLettered, by: None, reason: String::new(), at: NOW };
             Entry::End { key: Some(KEY), seen: None, park: park_id(offset, 1), end }
         }
-        Write::Hold(offset) => Entry::Hold { key: KEY, seen, park: park_id(offset, 1), slot: slot(offset + 10) },
+        Write::Hold(offset) => Entry::Hold {
+            key: KEY,
+            seen,
+            park: park_id(offset, 1),
+            slot: slot(offset + 10),
+            record: receipted::protocol::park::RecordDigest([9; 16]),
+        },
     }
 }
 

@@ -128,7 +128,8 @@ fn a_hold_stands_only_on_the_state_that_it_saw_and_counts_a_slot_once() {
     let mut known = known(admitted(&[1]));
     let entry = park_entry(&known, 3, ParkReason::Unresolved);
     judged(&mut known, &entry);
-    let hold = |seen| Entry::Hold { key: KEY, seen, park: park_id(3, 1), slot: slot(5) };
+    let hold =
+        |seen| Entry::Hold { key: KEY, seen, park: park_id(3, 1), slot: slot(5), record: receipted::protocol::park::RecordDigest([9; 16]) };
     let seen = known.revision();
     assert_eq!(judged(&mut known, &hold(seen)), Judgement::Added);
     assert_eq!(judged(&mut known, &hold(seen)), Judgement::Lost);

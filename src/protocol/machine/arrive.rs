@@ -152,7 +152,7 @@ impl Machine {
             Decision::Halt | Decision::StaysClosed(_) | Decision::HeldBySlot(_) => self.by_slot(id, &decision, actions),
             Decision::Conflict => self.conflict(id, now, actions),
             Decision::Held(park) => {
-                let entry = Entry::Hold { key: subject.key, seen: known.revision(), park, slot: self.slot_of(id) };
+                let entry = Entry::Hold { key: subject.key, seen: known.revision(), park, slot: self.slot_of(id), record: work.record };
                 self.note(id, entry, Leave::Held);
             }
             Decision::Settled => self.settled(id, &known, Replay::Repeat, actions),

@@ -84,9 +84,7 @@ impl Machine {
             self.halt(id, self.slot_of(id), reason, &mut halted);
             return self.later.append(&mut halted);
         }
-        let newest = work.notes.parked.as_ref().map_or(0, |(park, ..)| park.number);
-        let known = work.key().and_then(|key| self.keys.get(&key));
-        let number = known.map_or(1, |entry| entry.known.next_park(&work.slot)).max(newest + 1);
+        let number = work.notes.next_park();
         let park = Park {
             reason,
             key: work.key(),
@@ -121,8 +119,9 @@ impl Machine {
         work.detail = cut(&detail, REASON_BYTES_MAX).into();
         let (slot, payload, subject) = (work.slot.clone(), work.payload.clone(), work.subject.clone());
         let known = subject.as_ref().and_then(|subject| self.keys.get(&subject.key));
-        let attempts = known.map_or(0, |entry| entry.known.receipt.next_number() - 1);
-        actions.push(Action::DeadLetter { work: id, slot, reason, detail, payload, subject, attempts });
+        let known = known.map(|entry| &entry.known).or(subject.as_ref().map(|subject| &subject.known));
+        let receipt = Box::new(known.map(|known| known.receipt.clone()).unwrap_or_default());
+        actions.push(Action::DeadLetter { work: id, slot, reason, detail, payload, subject, receipt });
     }
 
     pub(super) fn dead_lettered(&mut self, id: WorkId, result: Result<(), String>, now: Now) {

@@ -121,6 +121,7 @@ impl Machine {
             }
             Event::Arrived { assignment, deliveries } => self.arrived(assignment, deliveries, actions),
             Event::Appended { ticket, answers } => self.appended(ticket, answers, now, actions),
+            Event::Refused { ticket, reason } => self.refused(ticket, reason, actions),
             Event::Extracted { work, result } => self.extracted(work, result, now, actions),
             Event::Finished { attempt, outcome } => self.finished(attempt, &outcome, now),
             Event::DeadLettered { work, result } => self.dead_lettered(work, result, now),
@@ -264,6 +265,18 @@ impl Machine {
                 self.learn(key, known);
             }
             self.then(then, &answer, now, actions);
+        }
+    }
+
+    /// Nothing of the batch was written: it waits until the store is below its bound again.
+    fn refused(&mut self, ticket: Ticket, reason: String, actions: &mut Vec<Action>) {
+        self.store_full = Some(reason);
+        for (_, then) in self.appending.remove(&ticket).unwrap_or_default() {
+            match then {
+                Then::Admitted(work, _) => self.not_admitted(work, actions),
+                Then::Noted(work, _) => self.set_phase(work, work::Phase::Blocked),
+                other => panic!("a store refuses permissions only, and it refused {other:?}"),
+            }
         }
     }
 

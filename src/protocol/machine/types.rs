@@ -89,6 +89,13 @@ pub enum Event {
         /// What became of its entries.
         answers: Vec<Answer>,
     },
+    /// A batch of nothing but permissions was refused because the store is at a bound: nothing of it was written.
+    Refused {
+        /// Which.
+        ticket: Ticket,
+        /// Which bound.
+        reason: String,
+    },
     /// The handler's arguments are extracted, or cannot be.
     Extracted {
         /// Of which work.
@@ -271,8 +278,8 @@ pub enum Action {
         payload: Arc<Payload>,
         /// The operation, where it has one.
         subject: Option<Box<Subject>>,
-        /// Attempts of the operation so far.
-        attempts: u32,
+        /// What is known of the operation.
+        receipt: Box<Receipt>,
     },
     /// Hand the operation's answer on, and answer with [`Event::Replied`].
     Reply {

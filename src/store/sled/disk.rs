@@ -1,0 +1,288 @@
+//! Owns sled: opening it, reading from it, and making entries durable (sled's `flush` alone is not durable on Linux). It judges
+//! nothing and keeps no state but what entries are translated with.
+
+use super::{
+    super::Error,
+    directory::{Directory, Missing, io},
+    entries::{Broken, Counts, Entries, Parks, StoredPark, add},
+    format::{self, Damage, Key, RawPark},
+    topics::Topics,
+};
+use crate::{
+    protocol::{
+        change::Incident,
+        key::{KeyDigest, hex},
+        known::Known,
+        park::{End, ParkId, Payload},
+    },
+    store::draft::Note,
+};
+use ::sled::{Batch, Config, Db, IVec};
+use std::{
+    fs::File,
+    ops::RangeBounds,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::{Duration, SystemTime},
+};
+
+/// How often sled's own lock is tried, 20 ms apart.
+const SLED_LOCK_TRIES_MAX: u32 = 100;
+
+/// Called between writing and syncing: what it returns is the sync's result when it is an error.
+pub(super) type BeforeSync = Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>;
+
+/// What readers and the writer share of an open store.
+pub(super) struct Reader {
+    root: PathBuf,
+    db: RwLock<Option<Db>>,
+    topics: RwLock<Topics>,
+}
+
+/// An open store, as its writer has it.
+pub(super) struct Disk {
+    pub(super) reader: Arc<Reader>,
+    pub(super) directory: Arc<Directory>,
+    file: File,
+    counts: Counts,
+    blobs_changed: SystemTime,
+    before_sync: Option<BeforeSync>,
+}
+
+impl Disk {
+    /// Opens sled in a directory that this process holds, and makes what it created durable.
+    pub(super) fn open(root: &Path, missing: Missing, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
+        let directory = Arc::new(Directory::take(root, missing)?);
+        let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
+        let db = open_sled(root, &config)?;
+        let file = directory.open_db()?;
+        file.sync_all().map_err(io("sync its db file"))?;
+        directory.sync()?;
+        directory.sync_blobs()?;
+        let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
+        let blobs_changed = directory.blobs_changed()?;
+        Ok(Self { reader: Arc::new(reader), directory, file, counts: Counts::default(), blobs_changed, before_sync })
+    }
+
+    /// Takes over the counts that the store was left with.
+    pub(super) fn set_counts(&mut self, counts: Counts) {
+        self.counts = counts;
+    }
+
+    /// Makes notes and entries durable, all or none.
+    pub(super) fn write(&mut self, notes: &[Note], mut entries: Entries) -> Result<(), Error> {
+        let mut topics = self.reader.topics_mut();
+        let translated = notes.iter().try_for_each(|note| entries.note(note, &mut topics, &mut self.counts));
+        let translated = translated.and_then(|()| entries.finish(&mut topics, &self.counts));
+        drop(topics);
+        translated.map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
+        let mut batch = Batch::default();
+        for (key, value) in entries.0 {
+            batch.insert(key, value);
+        }
+        self.reader.with(|db| {
+            db.apply_batch(batch).map_err(|error| translate(self.directory.root(), "write", error))?;
+            db.flush().map_err(|error| translate(self.directory.root(), "write", error))?;
+            Ok(())
+        })?;
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        let changed = self.directory.blobs_changed()?;
+        if changed != self.blobs_changed {
+            self.directory.sync_blobs()?;
+            self.blobs_changed = changed;
+        }
+        if let Some(before_sync) = &self.before_sync {
+            before_sync().map_err(io("sync"))?;
+        }
+        self.file.sync_data().map_err(io("sync"))
+    }
+
+    /// Lets sled go (its last handle flushes), and then the directory.
+    pub(super) fn close(&self) -> Result<(), Error> {
+        drop(self.reader.db.write().unwrap_or_else(PoisonError::into_inner).take());
+        self.directory.release()
+    }
+}
+
+impl Reader {
+    /// Runs `read` on the open database. A panic of sled is damage.
+    pub(super) fn with<T>(&self, read: impl FnOnce(&Db) -> Result<T, Error>) -> Result<T, Error> {
+        // A handle of its own: `read` may come back here, and `close` must not wait between.
+        let db = self.db.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let db = db.ok_or_else(|| Error::Stopped { detail: "the store is closed".into() })?;
+        guard(&self.root, || read(&db))
+    }
+
+    pub(super) fn topics(&self) -> RwLockReadGuard<'_, Topics> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn topics_mut(&self) -> RwLockWriteGuard<'_, Topics> {
+        self.topics.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error for an entry that cannot be read.
+    pub(super) fn damaged(&self, key: &[u8], damage: Damage) -> Error {
+        Error::Corrupt { directory: self.root.clone(), detail: format!("entry {}: {damage}", hex(key)) }
+    }
+
+    /// Every entry of a range with its checked body.
+    pub(super) fn each(
+        &self, range: impl RangeBounds<Vec<u8>>, mut visit: impl FnMut(Key, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.with(|db| {
+            for entry in db.range(range) {
+                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
+                let (parsed, body) = self.check(&key, &value)?;
+                visit(parsed, body)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The key and body of an entry.
+    pub(super) fn check<'a>(&self, key: &[u8], value: &'a [u8]) -> Result<(Key, &'a [u8]), Error> {
+        let parsed = Key::parse(key).ok_or_else(|| self.damaged(key, Damage::Key))?;
+        let body = format::unseal(key, value).map_err(|damage| self.damaged(key, damage))?;
+        Ok((parsed, body))
+    }
+
+    /// One entry's value, unchecked.
+    fn get(&self, key: &[u8]) -> Result<Option<IVec>, Error> {
+        self.with(|db| db.get(key).map_err(|error| translate(&self.root, "read", error)))
+    }
+
+    fn get_read<T: serde::de::DeserializeOwned>(&self, key: Key) -> Result<Option<T>, Error> {
+        let key = key.bytes();
+        let Some(value) = self.get(&key)? else { return Ok(None) };
+        let (_, body) = self.check(&key, &value)?;
+        format::read(body).map(Some).map_err(|damage| self.damaged(&key, damage))
+    }
+
+    /// An operation, from its entries. It may see what a running group has written.
+    pub(super) fn known(&self, digest: &KeyDigest) -> Result<Known, Error> {
+        let prefix = Key::operation(digest);
+        let mut known = Known::default();
+        self.with(|db| {
+            for entry in db.scan_prefix(prefix) {
+                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
+                let (parsed, body) = self.check(&key, &value)?;
+                let Key::Operation(_, note) = parsed else { return Err(self.damaged(&key, Damage::Key)) };
+                self.add(&mut known, &key, note, body)?;
+            }
+            Ok(())
+        })?;
+        Ok(known)
+    }
+
+    /// Adds one entry to an operation.
+    pub(super) fn add(&self, known: &mut Known, key: &[u8], note: format::NoteKey, body: &[u8]) -> Result<(), Error> {
+        add(known, note, body, &self.topics(), self).map_err(|broken| match broken {
+            Broken::Entry(damage) => self.damaged(key, damage),
+            Broken::Store(error) => error,
+        })
+    }
+
+    /// The first operation above `after`. It may see what a running group has written.
+    pub(super) fn next_operation(&self, after: Option<&KeyDigest>) -> Result<Option<KeyDigest>, Error> {
+        let range = Key::after_operation(after)..Key::end_of_operations().to_vec();
+        self.with(|db| {
+            let Some(entry) = db.range(range).next() else { return Ok(None) };
+            let (key, _) = entry.map_err(|error| translate(&self.root, "read", error))?;
+            match Key::parse(&key) {
+                Some(Key::Operation(digest, _)) => Ok(Some(digest)),
+                _ => Err(self.damaged(&key, Damage::Key)),
+            }
+        })
+    }
+
+    /// The record of a park note, whole and checked.
+    pub(super) fn payload(&self, park: &ParkId) -> Result<Option<Payload>, Error> {
+        let Some(raw) = self.topics().find_park(park) else { return Ok(None) };
+        let Some(stored) = self.get_read::<StoredPark>(Key::Park(raw))? else { return Ok(None) };
+        let record = self.record(raw, &stored)?;
+        format::read(&record).map(Some).map_err(|damage| self.damaged(&Key::Park(raw).bytes(), damage))
+    }
+
+    /// The bytes of a parked record, put together from its chunks and checked.
+    pub(super) fn record(&self, raw: RawPark, stored: &StoredPark) -> Result<Vec<u8>, Error> {
+        let mut record = Vec::new();
+        let mut next = 0;
+        self.with(|db| {
+            for entry in db.scan_prefix(Key::chunks(raw)) {
+                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
+                let (parsed, body) = self.check(&key, &value)?;
+                if parsed != Key::Chunk(raw, next) {
+                    break;
+                }
+                record.extend_from_slice(body);
+                next += 1;
+            }
+            Ok(())
+        })?;
+        if next != stored.chunks || format::digest::<16>(&record) != stored.digest {
+            let detail = format!("park note {}: {next} of {} chunks add up", hex(&Key::Park(raw).bytes()), stored.chunks);
+            return Err(Error::Corrupt { directory: self.root.clone(), detail });
+        }
+        Ok(record)
+    }
+
+    /// Incidents by number.
+    pub(super) fn incidents(&self, range: std::ops::Range<u64>) -> Result<Vec<(u64, Incident)>, Error> {
+        let mut incidents = Vec::new();
+        let range = Key::Incident(range.start).bytes()..Key::Incident(range.end).bytes();
+        self.each(range, |key, body| {
+            if let Key::Incident(number) = key {
+                incidents.push((number, format::read(body).map_err(|damage| self.damaged(&key.bytes(), damage))?));
+            }
+            Ok(())
+        })?;
+        Ok(incidents)
+    }
+}
+
+impl Parks for Reader {
+    fn park(&self, id: RawPark) -> Result<(StoredPark, Option<End>), Error> {
+        let stored = self.get_read(Key::Park(id))?.ok_or_else(|| {
+            let detail = format!("park note {} is missing", hex(&Key::Park(id).bytes()));
+            Error::Corrupt { directory: self.root.clone(), detail }
+        })?;
+        Ok((stored, self.get_read(Key::End(id))?))
+    }
+}
+
+/// Opens sled. A reader of a store that this process has just closed may hold sled's own lock a moment longer.
+fn open_sled(root: &Path, config: &Config) -> Result<Db, Error> {
+    let mut tries = 0;
+    loop {
+        let opened = guard(root, || config.open().map_err(|error| translate(root, "open", error)));
+        match opened {
+            Err(Error::Io { detail, .. }) if detail.contains("acquire lock") && tries < SLED_LOCK_TRIES_MAX => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// What sled's error means here.
+pub(super) fn translate(root: &Path, action: &'static str, error: ::sled::Error) -> Error {
+    match error {
+        ::sled::Error::Io(error) => io(action)(error),
+        error => Error::Corrupt { directory: root.into(), detail: format!("cannot {action}: {error}") },
+    }
+}
+
+/// Turns a panic of sled into an error: it panics on some damage.
+fn guard<T>(root: &Path, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        let detail = format!("sled panicked: {}", text.unwrap_or("without a word"));
+        Err(Error::Corrupt { directory: root.into(), detail })
+    })
+}

@@ -1,0 +1,332 @@
+//! Owns the durable store of one process working alone: receipts in sled, made durable by one writer that commits in groups. The
+//! bytes are in `docs/STORE_FORMAT.md`. It does not own the rules: `draft` judges.
+
+mod cache;
+mod directory;
+mod disk;
+mod entries;
+mod format;
+mod offline;
+mod open;
+mod scan;
+mod topics;
+mod writer;
+
+pub use offline::{Report, adopt, verify};
+
+use self::{
+    cache::{Cache, Found, Read},
+    directory::Directory,
+    disk::Reader,
+    writer::Command,
+};
+use super::{
+    Batch, Error, Identity, Marks, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding, index::Index, system_clock,
+};
+use crate::protocol::{
+    change::{Incident, Totals},
+    key::KeyDigest,
+    known::Known,
+    note::Slot,
+    park::{Park, ParkId, Payload, SlotNotes},
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+/// The exit code of a process whose store could not be synced. What was acknowledged is durable; start again to read it back.
+pub const SYNC_FAILED_EXIT_CODE: i32 = 74;
+/// How often a read is repeated because a group ran beside it, before it waits for the group.
+const TORN_READS_MAX: usize = 4;
+
+/// What happens when a write or a sync fails. The store is stopped in any case.
+#[derive(Clone)]
+pub enum OnSyncFailure {
+    /// Print one line and end the process with [`SYNC_FAILED_EXIT_CODE`]: nobody may go on with a disk that forgot.
+    Exit,
+    /// Call this, once, from the writer, before the replies.
+    Call(Arc<dyn Fn(&Error) + Send + Sync>),
+}
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Where it lives. Made if it is not there.
+    pub directory: PathBuf,
+    /// sled's page cache, in bytes on disk; resident memory is several times that.
+    pub cache_bytes: u64,
+    /// Operations that are kept in memory, in bytes, so that repeats need no disk.
+    pub known_bytes_max: usize,
+    /// Batches that wait for the writer, at most.
+    pub queue_batches_max: usize,
+    /// Entries that share a sync, at most.
+    pub group_entries_max: usize,
+    /// Bytes of open parked records at which new work is not taken any more.
+    pub parked_bytes_max: u64,
+    /// Free bytes on the disk below which new work is not taken any more.
+    pub disk_free_floor_bytes: u64,
+    /// What happens when a write or a sync fails.
+    pub on_sync_failure: OnSyncFailure,
+    /// The writer's wall clock.
+    pub clock: WallClock,
+    /// For tests: called between writing and syncing; an error of it is the sync's.
+    #[doc(hidden)]
+    pub before_sync: Option<Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
+}
+
+impl Options {
+    /// The defaults, for a store in `directory`.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            cache_bytes: 64 * 1024 * 1024,
+            known_bytes_max: 128 * 1024 * 1024,
+            queue_batches_max: 4096,
+            group_entries_max: 16_384,
+            parked_bytes_max: 4 * 1024 * 1024 * 1024,
+            disk_free_floor_bytes: 256 * 1024 * 1024,
+            on_sync_failure: OnSyncFailure::Exit,
+            clock: Arc::new(system_clock),
+            before_sync: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// The durable store. Dropping it without [`ReceiptStore::close`] counts as an unclean stop.
+pub struct SledStore {
+    identity: Identity,
+    shared: Arc<Shared>,
+    queue: SyncSender<Command>,
+    queue_max: usize,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    set_aside: Vec<PathBuf>,
+}
+
+/// What readers and the writer share.
+struct Shared {
+    reader: Arc<Reader>,
+    directory: Arc<Directory>,
+    cache: Cache,
+    index: RwLock<Index>,
+    /// Held by the writer while a group is written and not yet shown.
+    group: RwLock<()>,
+    stopped: OnceLock<Error>,
+    binding: RwLock<Option<(String, String)>>,
+    nonces: HashSet<String>,
+    parked_bytes_max: u64,
+    disk_free_floor: u64,
+    disk_free: AtomicU64,
+}
+
+impl Shared {
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_running(&self) -> Result<(), Error> {
+        self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    fn pressure(&self) -> Option<Error> {
+        if self.index().parked_bytes() >= self.parked_bytes_max {
+            return Some(Error::Full { what: "parked_bytes_max", limit: self.parked_bytes_max });
+        }
+        let low = self.disk_free.load(Ordering::Relaxed) < self.disk_free_floor;
+        low.then_some(Error::Full { what: "disk_free_floor_bytes", limit: self.disk_free_floor })
+    }
+
+    /// An operation's durable state: from memory, else from disk. What a running group has written is never returned.
+    fn known(&self, key: &KeyDigest) -> Result<Arc<Known>, Error> {
+        for _ in 0..TORN_READS_MAX {
+            let pins = match self.cache.find(key) {
+                Found::Known(known) => return Ok(known),
+                Found::Ask(pins) => pins,
+            };
+            let known = Arc::new(self.reader.known(key)?);
+            if let Read::Sound(known) = self.cache.keep(key, known, pins) {
+                return Ok(known);
+            }
+        }
+        let _no_group = self.group.read().unwrap_or_else(PoisonError::into_inner);
+        match self.cache.find(key) {
+            Found::Known(known) => Ok(known),
+            Found::Ask(_) => Ok(Arc::new(self.reader.known(key)?)),
+        }
+    }
+}
+
+impl fmt::Debug for SledStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SledStore").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl SledStore {
+    /// Damaged snapshot files that the open moved aside; the log replaced them. Worth a line in the log.
+    #[must_use]
+    pub fn set_aside(&self) -> &[PathBuf] {
+        &self.set_aside
+    }
+
+    fn ask(&self, command: impl FnOnce(SyncSender<Result<(), Error>>) -> Command) -> Result<(), Error> {
+        self.shared.check_running()?;
+        let (sender, receiver) = sync_channel(1);
+        // Waits for a place in the queue: the writer empties it or ends, and then this returns too.
+        self.queue.send(command(sender)).map_err(|_| gone())?;
+        receiver.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn join_writer(&self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer
+            && writer.join().is_err()
+        {
+            // Its panic is printed already, and every caller that waits for it has its error.
+            self.shared.stopped.get_or_init(gone);
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Stopped { detail: "the writer is gone".into() }
+}
+
+impl ReceiptStore for SledStore {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn bind(&self, cluster: &str, group: &str) -> Result<(), Error> {
+        let bound = self.shared.binding.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match bound {
+            Some(bound) => check_binding(&bound, cluster, group),
+            None => self.ask(|reply| Command::Bind { cluster: cluster.into(), group: group.into(), reply }),
+        }
+    }
+
+    fn wrote_nonce(&self, nonce: &str) -> Result<bool, Error> {
+        self.shared.check_running()?;
+        Ok(self.shared.nonces.contains(nonce))
+    }
+
+    fn load(&self, keys: &[KeyDigest]) -> Result<Vec<Arc<Known>>, Error> {
+        self.shared.check_running()?;
+        keys.iter().map(|key| self.shared.known(key)).collect()
+    }
+
+    fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes> {
+        let index = self.shared.index();
+        slots.iter().map(|slot| index.slot(slot)).collect()
+    }
+
+    fn pressure(&self) -> Option<Error> {
+        self.shared.pressure()
+    }
+
+    fn submit(&self, batch: Batch, reply: Reply) {
+        if let Err(error) = self.shared.check_running() {
+            return reply(Err(error));
+        }
+        match self.queue.try_send(Command::Append(batch, reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Command::Append(_, reply))) => {
+                reply(Err(Error::Full { what: "batches that wait for the writer", limit: self.queue_max as u64 }));
+            }
+            Err(TrySendError::Disconnected(Command::Append(_, reply))) => {
+                reply(Err(self.shared.stopped.get().cloned().unwrap_or_else(gone)));
+            }
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+
+    fn list(&self, which: Which, after: Option<KeyDigest>, limit: usize) -> Result<Vec<(KeyDigest, Arc<Known>)>, Error> {
+        self.shared.check_running()?;
+        let keys = self.shared.index().keys(which, after, limit);
+        if let Some(keys) = keys {
+            return keys.into_iter().map(|key| Ok((key, self.shared.known(&key)?))).collect();
+        }
+        let (mut listed, mut last) = (Vec::new(), after);
+        while listed.len() < limit
+            && let Some(key) = self.shared.reader.next_operation(last.as_ref())?
+        {
+            last = Some(key);
+            let known = self.shared.known(&key)?;
+            // Entries of a running group are there already; their operation is not.
+            if known.revision().0 > 0 {
+                listed.push((key, known));
+            }
+        }
+        Ok(listed)
+    }
+
+    fn count(&self, which: Which) -> usize {
+        self.shared.index().count(which)
+    }
+
+    fn parked(&self, after: Option<&ParkId>, limit: usize) -> Vec<(ParkId, Arc<Park>)> {
+        self.shared.index().parks(after, limit)
+    }
+
+    fn payload(&self, park: &ParkId) -> Result<Option<Payload>, Error> {
+        self.shared.check_running()?;
+        let durable = self.shared.index().slot(&park.slot).times >= park.number;
+        if durable { self.shared.reader.payload(park) } else { Ok(None) }
+    }
+
+    fn marks(&self) -> BTreeMap<Partition, Marks> {
+        self.shared.index().marks().clone()
+    }
+
+    fn adopt(&self, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
+        let (partition, reason) = (partition.clone(), reason.to_string());
+        self.ask(|reply| Command::Adopt { partition, offset, reason, reply })
+    }
+
+    fn totals(&self) -> Totals {
+        self.shared.index().totals().clone()
+    }
+
+    fn incidents(&self, from: u64, limit: usize) -> Result<Vec<(u64, Incident)>, Error> {
+        self.shared.check_running()?;
+        let end = self.shared.index().incidents().min(from.saturating_add(limit as u64));
+        if from >= end { Ok(Vec::new()) } else { self.shared.reader.incidents(from..end) }
+    }
+
+    fn sizes(&self) -> Sizes {
+        // A size that cannot be read is shown as zero: the next write will say why.
+        let store_bytes = self.shared.directory.bytes().unwrap_or(0);
+        let disk_free_bytes = self.shared.directory.free_bytes().unwrap_or(0);
+        let index = self.shared.index();
+        Sizes { operations: index.operations(), store_bytes, disk_free_bytes, parked_bytes: index.parked_bytes() }
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        let closed = self.ask(|reply| Command::Close { reply });
+        self.join_writer();
+        closed
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        // The writer ends when its queue has no sender any more.
+        let (nobody, _) = sync_channel(0);
+        drop(std::mem::replace(&mut self.queue, nobody));
+        self.join_writer();
+    }
+}

@@ -1,0 +1,122 @@
+//! Owns opening a store: what is rebuilt from the disk, and the claim of this process start, which is durable before anything else.
+
+use super::{
+    Options, Shared, SledStore,
+    cache::Cache,
+    directory::Missing,
+    disk::Disk,
+    entries::{Claim, Entries, StoreMeta},
+    format::{FORMAT, Key, Meta},
+    scan::{Contents, Visitor, scan},
+    writer::Writer,
+};
+use crate::{
+    protocol::{
+        key::{KeyDigest, hex},
+        known::Known,
+        time::UnixMillis,
+    },
+    store::{Error, Identity, PreviousStop},
+};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel},
+};
+
+impl SledStore {
+    /// Opens the store, makes it when there is none, and writes the claim of this process start durably.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
+    /// (nothing is deleted), [`Error::Format`], and what the disk says.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        let cache = Cache::new(options.known_bytes_max);
+        let (mut disk, contents) =
+            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut Remember(&cache))?;
+        let now = (options.clock)();
+        let identity = claim(&mut disk, &contents, now)?;
+        let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
+        nonces.insert(identity.nonce.clone());
+        let directory = disk.directory.clone();
+        let disk_free = directory.free_bytes()?;
+        let shared = Arc::new(Shared {
+            reader: disk.reader.clone(),
+            cache,
+            index: RwLock::new(contents.index),
+            group: RwLock::default(),
+            stopped: OnceLock::new(),
+            binding: RwLock::new(contents.binding),
+            nonces,
+            parked_bytes_max: options.parked_bytes_max,
+            disk_free_floor: options.disk_free_floor_bytes,
+            disk_free: AtomicU64::new(disk_free),
+            directory: directory.clone(),
+        });
+        let (queue, commands) = sync_channel(options.queue_batches_max.max(1));
+        let writer = Writer {
+            disk,
+            shared: shared.clone(),
+            claim: identity.claim,
+            adoptions: contents.adoptions.len() as u64,
+            group_entries_max: options.group_entries_max.max(1),
+            on_sync_failure: options.on_sync_failure.clone(),
+            clock: options.clock.clone(),
+        };
+        let spawned = std::thread::Builder::new().name("receipted-store".into()).spawn(move || writer.run(&commands));
+        let writer = spawned.map_err(super::directory::io("start its writer"))?;
+        let set_aside = directory.aside.clone();
+        Ok(Self { identity, shared, queue, queue_max: options.queue_batches_max, writer: Mutex::new(Some(writer)), set_aside })
+    }
+}
+
+/// Fills the cache's memory of keys.
+struct Remember<'a>(&'a Cache);
+
+impl Visitor for Remember<'_> {
+    fn operation(&mut self, key: KeyDigest, _known: Known) {
+        self.0.saw(&key);
+    }
+
+    fn damage(&mut self, error: Error) -> Result<(), Error> {
+        Err(error)
+    }
+}
+
+/// Opens and reads a store, and gives it its name when it has none.
+pub(super) fn open_disk<V: Visitor>(
+    root: &Path, missing: Missing, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, visitor: &mut V,
+) -> Result<(Disk, Contents), Error> {
+    let mut disk = Disk::open(root, missing, cache_bytes, before_sync)?;
+    let mut contents = scan(&disk.reader, visitor)?;
+    contents.check(root)?;
+    disk.set_counts(contents.stored);
+    if contents.meta.is_none() {
+        let meta = StoreMeta { format: FORMAT, store_id: uuid::Uuid::new_v4().into_bytes(), made: crate::store::system_clock() };
+        put(&mut disk, [(Key::Meta(Meta::Store), &meta)])?;
+        contents.meta = Some(meta);
+    }
+    Ok((disk, contents))
+}
+
+/// Writes entries that are no notes, durably.
+pub(super) fn put<T: serde::Serialize>(disk: &mut Disk, pairs: impl IntoIterator<Item = (Key, T)>) -> Result<(), Error> {
+    let mut entries = Entries::default();
+    for (key, body) in pairs {
+        entries.put(key, &body).map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
+    }
+    disk.write(&[], entries)
+}
+
+fn claim(disk: &mut Disk, contents: &Contents, now: UnixMillis) -> Result<Identity, Error> {
+    let last = contents.claims.keys().next_back().copied();
+    let previous_stop = match last {
+        None => PreviousStop::First,
+        Some(last) if contents.stops.contains(&last) => PreviousStop::Clean,
+        Some(_) => PreviousStop::Unclean,
+    };
+    let claim = last.unwrap_or(0) + 1;
+    let nonce = hex(uuid::Uuid::new_v4().as_bytes());
+    put(disk, [(Key::Claim(claim), Claim { nonce: nonce.clone(), at: now })])?;
+    let store_id = contents.meta.as_ref().map(|meta| hex(&meta.store_id)).unwrap_or_default();
+    Ok(Identity { store_id, claim, nonce, previous_stop })
+}

@@ -1,0 +1,211 @@
+//! Owns reading a whole store: what an open rebuilds its memory from, and what `verify` checks. It writes nothing.
+
+use super::{
+    super::{Error, Marks, Partition},
+    disk::Reader,
+    entries::{Adoption, Claim, Counts, StoreMeta, StoredClosing, StoredMarks, StoredPark, StoredTotal},
+    format::{self, Damage, FORMAT, Key, Meta, RawPark},
+};
+use crate::{
+    protocol::{
+        change::Incident,
+        key::KeyDigest,
+        known::Known,
+        park::{End, Openness, Park, ParkId, SlotNotes},
+    },
+    store::index::Index,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+/// What a store holds apart from its operations.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) meta: Option<StoreMeta>,
+    pub(super) binding: Option<(String, String)>,
+    pub(super) claims: BTreeMap<u64, Claim>,
+    pub(super) stops: BTreeSet<u64>,
+    pub(super) adoptions: Vec<(Partition, Adoption)>,
+    pub(super) index: Index,
+    /// As written with the last group.
+    pub(super) stored: Counts,
+    /// As found.
+    pub(super) found: Counts,
+    /// Incidents of each operation.
+    pub(super) incidents: BTreeMap<KeyDigest, u64>,
+}
+
+/// What a scan reports while it runs.
+pub(super) trait Visitor {
+    /// An operation, complete.
+    fn operation(&mut self, key: KeyDigest, known: Known);
+    /// Damage. The scan goes on when this is no error.
+    fn damage(&mut self, error: Error) -> Result<(), Error>;
+}
+
+struct Scan<'a, V> {
+    reader: &'a Reader,
+    visitor: &'a mut V,
+    contents: Contents,
+    operation: Option<(KeyDigest, Known)>,
+    park: Option<(ParkId, Arc<Park>, Openness)>,
+}
+
+/// Reads everything but payload chunks.
+pub(super) fn scan<V: Visitor>(reader: &Reader, visitor: &mut V) -> Result<Contents, Error> {
+    let mut scan = Scan { reader, visitor, contents: Contents::default(), operation: None, park: None };
+    for range in Key::without_chunks() {
+        reader.with(|db| {
+            for entry in db.range(range) {
+                let (key, value) = entry.map_err(|error| super::disk::translate(Path::new(""), "read", error))?;
+                let read = reader.check(&key, &value).and_then(|(parsed, body)| scan.entry(&key, parsed, body));
+                if let Err(error) = read {
+                    scan.visitor.damage(error)?;
+                }
+            }
+            Ok(())
+        })?;
+        scan.end_operation();
+        scan.end_park();
+    }
+    Ok(scan.contents)
+}
+
+impl<V: Visitor> Scan<'_, V> {
+    fn entry(&mut self, bytes: &[u8], key: Key, body: &[u8]) -> Result<(), Error> {
+        let read = self.whole_store(key, body).map_err(|damage| self.reader.damaged(bytes, damage))?;
+        if read {
+            return Ok(());
+        }
+        match key {
+            Key::Operation(digest, note) => {
+                self.contents.found.notes += 1;
+                if self.operation.as_ref().is_none_or(|(current, _)| *current != digest) {
+                    self.end_operation();
+                    self.operation = Some((digest, Known::default()));
+                }
+                match &mut self.operation {
+                    Some((_, known)) => self.reader.add(known, bytes, note, body),
+                    None => Ok(()),
+                }
+            }
+            _ => self.slot(key, body).map_err(|damage| self.reader.damaged(bytes, damage)),
+        }
+    }
+
+    /// Entries about the store, its partitions and its counters; false for the others.
+    fn whole_store(&mut self, key: Key, body: &[u8]) -> Result<bool, Damage> {
+        let contents = &mut self.contents;
+        match key {
+            Key::Meta(Meta::Store) => contents.meta = Some(format::read(body)?),
+            Key::Meta(Meta::Binding) => contents.binding = Some(format::read(body)?),
+            Key::Meta(Meta::Counts) => contents.stored = format::read(body)?,
+            Key::Topic(number) => self.reader.topics_mut().insert(number, &format::read::<String>(body)?),
+            Key::Claim(claim) => drop(contents.claims.insert(claim, format::read(body)?)),
+            Key::Stop(claim) => drop(contents.stops.insert(claim)),
+            Key::Marks { topic, partition } => {
+                let partition = partition_of(self.reader, topic, partition)?;
+                contents.index.mark(partition, Marks::from(format::read::<StoredMarks>(body)?));
+            }
+            Key::Adoption { topic, partition, .. } => {
+                contents.adoptions.push((partition_of(self.reader, topic, partition)?, format::read(body)?));
+            }
+            Key::Total(_) => {
+                let (total, value) = format::read::<StoredTotal>(body)?;
+                contents.index.set_total(total, value);
+            }
+            Key::Incident(number) => {
+                let incident: Incident = format::read(body)?;
+                *contents.incidents.entry(incident.key).or_default() += 1;
+                contents.found.incidents += 1;
+                contents.index.set_incidents(number + 1);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn slot(&mut self, key: Key, body: &[u8]) -> Result<(), Damage> {
+        match key {
+            Key::Park(raw) => {
+                self.contents.found.parks += 1;
+                self.end_park();
+                let park = format::read::<StoredPark>(body)?.park;
+                self.park = Some((self.park_id(raw)?, Arc::new(park), Openness::Open));
+            }
+            Key::End(raw) => {
+                self.contents.found.ends += 1;
+                let id = self.park_id(raw)?;
+                format::read::<End>(body)?;
+                match &mut self.park {
+                    Some((current, _, openness)) if *current == id => *openness = Openness::Ended,
+                    _ => return Err(Damage::Key),
+                }
+            }
+            Key::Closed(raw) => {
+                let (closing, record) = format::read::<StoredClosing>(body)?;
+                let slot = self.reader.topics().slot(raw).ok_or(Damage::Key)?;
+                let notes = SlotNotes { closed: Some((closing, record)), ..self.contents.index.slot(&slot) };
+                self.contents.index.note_slot(&slot, &notes);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn park_id(&self, raw: RawPark) -> Result<ParkId, Damage> {
+        self.reader.topics().park(raw).ok_or(Damage::Key)
+    }
+
+    fn end_operation(&mut self) {
+        if let Some((key, known)) = self.operation.take() {
+            self.contents.index.found(key, &known);
+            self.visitor.operation(key, known);
+        }
+    }
+
+    fn end_park(&mut self) {
+        let Some((id, park, openness)) = self.park.take() else { return };
+        let times = id.number;
+        let slot = id.slot.clone();
+        if openness == Openness::Open {
+            self.contents.index.open(id.clone(), park.clone());
+        }
+        let notes = SlotNotes { times, parked: Some((id, park, openness)), closed: None };
+        self.contents.index.note_slot(&slot, &notes);
+    }
+}
+
+fn partition_of(reader: &Reader, topic: u32, number: i32) -> Result<Partition, Damage> {
+    let topic = reader.topics().name(topic).cloned().ok_or(Damage::Key)?;
+    Ok(Partition { topic, number })
+}
+
+impl Contents {
+    /// Whether the store can be read by this program, and whether every note that was counted is there.
+    pub(super) fn check(&self, root: &Path) -> Result<(), Error> {
+        let corrupt = |detail: String| Error::Corrupt { directory: root.into(), detail };
+        let Some(meta) = &self.meta else {
+            if self.found != Counts::default() || !self.claims.is_empty() {
+                return Err(corrupt("the entry that names the store is missing".into()));
+            }
+            return Ok(());
+        };
+        if meta.format != FORMAT {
+            return Err(Error::Format { directory: root.into(), found: meta.format, expected: FORMAT });
+        }
+        let pairs = [
+            ("notes", self.stored.notes, self.found.notes),
+            ("park notes", self.stored.parks, self.found.parks),
+            ("ends of park notes", self.stored.ends, self.found.ends),
+            ("incidents", self.stored.incidents, self.found.incidents),
+        ];
+        match pairs.iter().find(|(_, stored, found)| stored != found) {
+            Some((what, stored, found)) => Err(corrupt(format!("{stored} {what} were written, and {found} are there"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What every receipt store has to do, run against each of them; and what the durable one does about kills, damage and locks.
+//! `cargo test --test store -- sled::` runs one store's part.
+
+#[path = "store/contract.rs"]
+mod contract;
+#[path = "store/fixture.rs"]
+mod fixture;
+#[path = "store/make.rs"]
+mod make;
+#[path = "store/model.rs"]
+mod model;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for kind in fixture::KINDS {
+        trials.extend(contract::trials(*kind));
+    }
+    trials.extend(model::trials());
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
+}

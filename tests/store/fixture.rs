@@ -1,0 +1,125 @@
+//! A store that can be stopped and opened again.
+
+#[cfg(feature = "sled")]
+use receipted::store::sled::{OnSyncFailure, Options, SledStore};
+use receipted::{
+    protocol::time::UnixMillis,
+    store::{ReceiptStore, WallClock, memory::MemoryStore},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Memory,
+    #[cfg(feature = "sled")]
+    Sled,
+    /// sled with room for next to nothing in memory, so that every read is one of the disk.
+    #[cfg(feature = "sled")]
+    SledWithoutMemory,
+}
+
+pub const KINDS: &[Kind] = &[
+    Kind::Memory,
+    #[cfg(feature = "sled")]
+    Kind::Sled,
+    #[cfg(feature = "sled")]
+    Kind::SledWithoutMemory,
+];
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            #[cfg(feature = "sled")]
+            Self::Sled => "sled",
+            #[cfg(feature = "sled")]
+            Self::SledWithoutMemory => "sled_without_memory",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    Clean,
+    Killed,
+}
+
+enum Store {
+    Memory(MemoryStore),
+    #[cfg(feature = "sled")]
+    Sled(Option<SledStore>, Options, #[allow(dead_code)] tempfile::TempDir),
+}
+
+pub struct Fixture {
+    store: Store,
+    wall: Arc<AtomicI64>,
+}
+
+pub const START: i64 = 1_700_000_000_000;
+
+impl Fixture {
+    pub fn new(kind: Kind) -> Self {
+        let wall = Arc::new(AtomicI64::new(START));
+        let reading = wall.clone();
+        let clock: WallClock = Arc::new(move || UnixMillis(reading.load(Ordering::SeqCst)));
+        let store = match kind {
+            Kind::Memory => Store::Memory(MemoryStore::with_clock(clock)),
+            #[cfg(feature = "sled")]
+            Kind::Sled | Kind::SledWithoutMemory => {
+                let directory = tempfile::tempdir().expect("a temporary directory");
+                let mut options = Options::new(directory.path().join("store"));
+                options.clock = clock;
+                options.disk_free_floor_bytes = 0;
+                options.on_sync_failure = OnSyncFailure::Call(Arc::new(|error| panic!("a sync failed: {error}")));
+                if kind == Kind::SledWithoutMemory {
+                    options.known_bytes_max = 0;
+                }
+                let store = SledStore::open(&options).expect("the store opens");
+                Store::Sled(Some(store), options, directory)
+            }
+        };
+        Self { store, wall }
+    }
+
+    pub fn store(&self) -> &dyn ReceiptStore {
+        match &self.store {
+            Store::Memory(store) => store,
+            #[cfg(feature = "sled")]
+            Store::Sled(store, ..) => store.as_ref().expect("the store is open"),
+        }
+    }
+
+    pub fn set_wall(&self, wall: UnixMillis) {
+        self.wall.store(wall.0, Ordering::SeqCst);
+    }
+
+    /// Ends the process start and begins the next.
+    pub fn reopen(&mut self, stop: Stop) {
+        if stop == Stop::Clean {
+            self.store().close().expect("the store closes");
+        }
+        match &mut self.store {
+            Store::Memory(store) => *store = store.restart(),
+            #[cfg(feature = "sled")]
+            Store::Sled(store, options, _) => {
+                drop(store.take());
+                *store = Some(SledStore::open(options).expect("the store opens again"));
+            }
+        }
+    }
+
+    /// Sets the bound on parked bytes, by a reopen where it takes one.
+    pub fn set_parked_bytes_max(&mut self, max: u64) {
+        match &mut self.store {
+            Store::Memory(store) => store.set_parked_bytes_max(max),
+            #[cfg(feature = "sled")]
+            Store::Sled(_, options, _) => {
+                options.parked_bytes_max = max;
+                self.reopen(Stop::Clean);
+            }
+        }
+    }
+}

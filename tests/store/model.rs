@@ -1,0 +1,4 @@
+//! x
+pub fn trials() -> Vec<libtest_mimic::Trial> {
+    Vec::new()
+}
