@@ -53,6 +53,12 @@ impl Known {
         let mut open = self.open_parks();
         open.find(|(_, park)| park.reason.follows_operation() && !park.fingerprint.is_none_or(|f| f.differs(fingerprint))).map(|(id, _)| id)
     }
+
+    /// The number of the next park note of `slot`.
+    #[must_use]
+    pub fn next_park(&self, slot: &Slot) -> u32 {
+        self.parks.keys().filter(|id| id.slot == *slot).map(|id| id.number).max().unwrap_or(0) + 1
+    }
 }
 
 /// One entry of a batch. Those with `seen` are permissions: they stand only while the operation is as their author saw it. The
