@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod destination;
 pub mod http;
 pub mod process;
+pub mod service;
 pub mod wire;
 
 use std::cell::Cell;
