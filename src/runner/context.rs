@@ -21,7 +21,7 @@ use rdkafka::{
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel},
     },
     time::{Duration, Instant},
 };
@@ -117,7 +117,8 @@ impl Context {
             self.tell(Inbox::Revoked { assignments, ownership, done });
             #[allow(clippy::disallowed_methods, reason = "the hook's own bound")]
             let end = Instant::now() + self.settings.drain_budget + FLUSH_GRACE;
-            while drained.try_recv().is_err() && Instant::now() < end {
+            // An engine that is gone has dropped its end: then nothing more becomes durable.
+            while drained.try_recv() == Err(TryRecvError::Empty) && Instant::now() < end {
                 let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
                 match commands.recv_timeout(Duration::from_millis(5)) {
                     Ok(Command::Commit(assignment, offset)) => {

@@ -345,8 +345,9 @@ impl Engine {
         }
     }
 
+    /// Ends the consumer thread too: nothing more is fetched, and nothing more becomes durable here.
     fn fail(&mut self, error: Error) -> Ended {
-        self.parts.commands.tell(Command::StopFetching);
+        self.parts.commands.tell(Command::Close);
         Ended::Failed(error)
     }
 }
