@@ -301,6 +301,9 @@ pub fn fact_label(fact: &Fact) -> &'static str {
 /// # Errors
 /// Names the reason in words for the operator.
 pub fn fits(receipt: &Receipt, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, by: &Author) -> Result<(), &'static str> {
+    if *ruling == Ruling::NotDone && *by == Author::Reconcile && !attempts.is_empty() && attempts.is_subset(&receipt.unconfirmed()) {
+        return Ok(());
+    }
     match (ruling, receipt.state()) {
         (Ruling::Reopened, State::Rejected(_)) if *attempts == receipt.rejected() => Ok(()),
         (Ruling::Reopened, State::Rejected(_)) => Err("reopened must name every attempt that is rejected"),
@@ -312,7 +315,10 @@ pub fn fits(receipt: &Receipt, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, 
         },
         // A lookup that looks once more after *not done* may find the effect after all.
         (Ruling::Applied(_), State::Retryable | State::Applied(_)) if *by == Author::Reconcile => Ok(()),
-        (_, State::Applied(_)) => Err("the operation is applied"),
+        (Ruling::Applied(_) | Ruling::NotDone, State::Applied(_)) if !attempts.is_empty() && attempts.is_subset(&receipt.undecided()) => {
+            Ok(())
+        }
+        (_, State::Applied(_)) => Err("the operation is applied, and names no such attempt in doubt beside it"),
         (_, State::Rejected(_)) => Err("the operation is rejected; reopen it first"),
         (_, State::New) => Err("nothing is known of this operation"),
         (_, State::Retryable) => Err("no attempt is in doubt"),

@@ -181,6 +181,25 @@ impl Receipt {
         denied.any(|attempt| self.said(attempt).any(|said| said == Said::Applied))
     }
 
+    /// Attempts whose absence rests on a single verdict *not done* or *rejected*, with nothing that contradicts it: a destination that
+    /// can be asked is asked once more, another quiet period later, and a second *not done* confirms. Durable, so that a crash between
+    /// the two forgets nothing.
+    #[must_use]
+    pub fn unconfirmed(&self) -> BTreeSet<AttemptId> {
+        let mut negative: BTreeMap<AttemptId, usize> = BTreeMap::new();
+        for (attempt, _) in self.covered(|ruling| matches!(ruling, Ruling::NotDone | Ruling::Rejected)) {
+            *negative.entry(attempt).or_default() += 1;
+        }
+        let once = negative.into_iter().filter(|(_, times)| *times == 1).map(|(attempt, _)| attempt);
+        once.filter(|attempt| !self.facts.contains_key(attempt) && self.said(*attempt).all(|said| said != Said::Applied)).collect()
+    }
+
+    /// Admitted attempts whose own handler has not said what became of them: those that a lookup must be late enough for.
+    #[must_use]
+    pub fn without_fact(&self) -> BTreeSet<AttemptId> {
+        self.admissions.keys().filter(|attempt| !self.facts.contains_key(attempt)).copied().collect()
+    }
+
     /// Every effect that is known.
     #[must_use]
     pub fn effects(&self) -> Effects {

@@ -5,7 +5,7 @@ use super::{
     doubt::{Future, Vouched, may_rule},
     key::KeyDigest,
     known::{Entry, Known, fits},
-    note::{Answer, Applied, AttemptId, Author, Fact, REASON_BYTES_MAX, Reference, Ruling, Slot, Verdict},
+    note::{Answer, Applied, AttemptId, Author, REASON_BYTES_MAX, Reference, Ruling, Slot, Verdict},
     park::{End, EndKind, Openness, Park, ParkId, SlotNotes},
     receipt::{Receipt, State},
     refused::Refused,
@@ -237,6 +237,8 @@ fn verdict<F: Fn(AttemptId) -> Future>(change: &Change, settle: &Settle, scene: 
     }
     let vouched = if settle.cannot_land_any_more.is_some() { Vouched::CannotLand } else { Vouched::No };
     may_rule(&ruling, &attempts, &scene.future, scene.quiet, &vouched, scene.now.monotonic)?;
+    // A key is raised for the attempts that went under it.
+    let attempts = if key_only { receipt.admissions().keys().copied().collect() } else { attempts };
     let reason = match &settle.cannot_land_any_more {
         Some(why) => format!("{}; cannot land any more: {why}", change.reason),
         None => change.reason.clone(),
@@ -262,9 +264,10 @@ fn ruling(outcome: &Settlement) -> Result<Ruling, Refused> {
 /// doubt they are to be named.
 fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeSet<AttemptId>, Refused> {
     if *ruling == Ruling::Reopened {
-        return Ok(rejected(receipt));
+        return Ok(receipt.rejected());
     }
-    let in_doubt = if let State::InDoubt(attempts) = receipt.state() { attempts } else { BTreeSet::new() };
+    // Of an applied operation too: attempts beside the one that was applied stay in doubt until somebody looks.
+    let in_doubt = receipt.undecided();
     let Some(names) = &settle.attempts else {
         return if in_doubt.len() > 1 && !matches!(ruling, Ruling::Applied(_)) {
             Err(Refused::NameAttempts { in_doubt })
@@ -282,13 +285,6 @@ fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeS
         };
     }
     Ok(attempts)
-}
-
-/// Every attempt with a rejection, stated or ruled.
-fn rejected(receipt: &Receipt) -> BTreeSet<AttemptId> {
-    let stated = receipt.facts().iter().filter(|(_, facts)| facts.iter().any(|fact| matches!(fact, Fact::Rejected(_)))).map(|(id, _)| *id);
-    let ruled = receipt.verdicts().iter().filter(|verdict| verdict.ruling == Ruling::Rejected).flat_map(|verdict| &verdict.attempts);
-    stated.chain(ruled.copied()).collect()
 }
 
 /// A fresh key switches the destination's own protection off for what came before. So it is raised only while nothing is in doubt,

@@ -251,5 +251,41 @@ fn a_second_look_may_find_after_not_done() {
     receipt.rule(verdict(Ruling::NotDone, &[1], Author::Reconcile));
     assert_eq!(receipt.state(), State::Retryable);
     assert!(fits(&receipt, &Ruling::Applied(applied("r")), &attempts(&[1]), &Author::Reconcile).is_ok());
-    assert!(fits(&receipt, &Ruling::NotDone, &attempts(&[1]), &Author::Reconcile).is_err());
+}
+
+#[test]
+fn a_second_not_done_of_the_lookup_confirms_the_first_once() {
+    for first in [verdict(Ruling::NotDone, &[1], Author::Reconcile), verdict(Ruling::NotDone, &[1], operator())] {
+        let mut receipt = admitted(&[1]);
+        receipt.rule(first);
+        assert_eq!(receipt.unconfirmed(), attempts(&[1]));
+        let asked = |receipt: &_, by| fits(receipt, &Ruling::NotDone, &attempts(&[1]), &by).is_ok();
+        assert!(asked(&receipt, Author::Reconcile) && !asked(&receipt, operator()));
+        let mut again = verdict(Ruling::NotDone, &[1], Author::Reconcile);
+        again.at = UnixMillis(10_000);
+        receipt.rule(again);
+        assert_eq!(receipt.unconfirmed(), attempts(&[]));
+        assert!(!asked(&receipt, Author::Reconcile));
+        assert_eq!(receipt.state(), State::Retryable);
+    }
+}
+
+#[test]
+fn what_the_attempt_said_itself_or_was_found_needs_no_confirmation() {
+    let mut receipt = admitted(&[1, 2, 3]);
+    receipt.rule(verdict(Ruling::NotDone, &[1, 2, 3], operator()));
+    receipt.learn(attempt(1), no_effect());
+    receipt.rule(verdict(Ruling::Applied(applied("r")), &[2], Author::Reconcile));
+    assert_eq!(receipt.unconfirmed(), attempts(&[3]));
+}
+
+#[test]
+fn an_attempt_in_doubt_beside_an_applied_one_may_still_be_settled() {
+    let mut receipt = admitted(&[1, 2]);
+    receipt.learn(attempt(2), Fact::Applied(applied("r")));
+    for by in [operator(), Author::Reconcile] {
+        let asked = |ruling: Ruling, numbers: &[u32]| fits(&receipt, &ruling, &attempts(numbers), &by).is_ok();
+        assert!(asked(Ruling::NotDone, &[1]) && asked(Ruling::Applied(applied("s")), &[1]));
+        assert!(!asked(Ruling::Rejected, &[1]) && !asked(Ruling::NotDone, &[2]));
+    }
 }
