@@ -44,7 +44,10 @@ impl Parameters {
                 let value = record.parsed().map_err(|reason| Invalid::of(self.place(), reason))?;
                 Fingerprint::of_fields(value, pointers).map_err(|error| self.invalid(&error))
             }
-            Compared::Value => Ok(Fingerprint::of_value(record.value().unwrap_or_default())),
+            Compared::Value => Ok(match (record.parsed(), record.value().unwrap_or_default()) {
+                (Ok(parsed), value) => Fingerprint::of_parsed(parsed, value),
+                (Err(_), value) => Fingerprint::of_value(value),
+            }),
             Compared::Unchecked(_) => Ok(Fingerprint::Unchecked),
         }
     }

@@ -1,10 +1,13 @@
 //! Owns the digest of the parameters that must not change under one key. What the parameters are is the route's choice.
 
+use super::canonical;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// The largest integer that every JSON reader keeps exactly (RFC 8259, section 6).
-const EXACT_MAX: u64 = 1 << 53;
+pub(super) const EXACT_MAX: u64 = 1 << 53;
+const JSON_CONTEXT: &str = "receipted 2026 fingerprint json v1";
+const BYTES_CONTEXT: &str = "receipted 2026 fingerprint bytes v1";
 
 /// The digest of an operation's parameters, or the route's word that it does not compare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -45,6 +48,9 @@ impl Fingerprint {
     /// # Errors
     /// When a chosen field holds a number that cannot be compared exactly.
     pub fn of_fields(value: &Value, pointers: &[&str]) -> Result<Self, Error> {
+        if let Some(bytes) = canonical::fields(value, pointers) {
+            return Ok(Self::digest(JSON_CONTEXT, &bytes));
+        }
         let mut fields = Map::new();
         for pointer in pointers {
             if let Some(field) = value.pointer(pointer) {
@@ -57,11 +63,22 @@ impl Fingerprint {
     /// Digests the whole value: its canonical JSON form where it has one, else its bytes.
     #[must_use]
     pub fn of_value(value: &[u8]) -> Self {
-        serde_json::from_slice::<Value>(value)
+        match serde_json::from_slice::<Value>(value) {
+            Ok(parsed) => Self::of_parsed(&parsed, value),
+            Err(_) => Self::digest(BYTES_CONTEXT, value),
+        }
+    }
+
+    /// The same for a value that has been parsed already.
+    #[must_use]
+    pub fn of_parsed(parsed: &Value, value: &[u8]) -> Self {
+        if let Some(bytes) = canonical::whole(parsed) {
+            return Self::digest(JSON_CONTEXT, &bytes);
+        }
+        exact(parsed, "")
             .ok()
-            .and_then(|parsed| exact(&parsed, "").ok())
             .and_then(|parsed| Self::of_canonical(&json!({ "value": parsed })).ok())
-            .unwrap_or_else(|| Self::digest("receipted 2026 fingerprint bytes v1", value))
+            .unwrap_or_else(|| Self::digest(BYTES_CONTEXT, value))
     }
 
     /// Whether the parameters are known to differ.
@@ -72,7 +89,7 @@ impl Fingerprint {
 
     fn of_canonical(value: &Value) -> Result<Self, Error> {
         let bytes = serde_json_canonicalizer::to_vec(value).map_err(|error| Error::NoCanonicalForm { reason: error.to_string() })?;
-        Ok(Self::digest("receipted 2026 fingerprint json v1", &bytes))
+        Ok(Self::digest(JSON_CONTEXT, &bytes))
     }
 
     fn digest(context: &str, bytes: &[u8]) -> Self {

@@ -3,6 +3,7 @@
 //! Owns identity, the state of an operation, the decision about a delivery, what may settle a doubt, and the machine that carries
 //! records through a partition. Does not own storage, handlers or Kafka.
 
+mod canonical;
 pub mod change;
 pub mod decision;
 pub mod doubt;
