@@ -98,7 +98,7 @@ impl<S: Send + Sync + 'static> Builder<S> {
             let live = |older: &&&'static str| self.found.iter().any(|other| other.declared.name == **older);
             if let Some(name) = found.declared.options.formerly.iter().find(live) {
                 return Err(Error::Formerly {
-                    place: Place { topic: found.topics.concat(), operation: found.declared.name.into() },
+                    place: Place { topic: found.topics.join(", "), operation: found.declared.name.into() },
                     name: (*name).into(),
                     reason: "is still a route's own name, which would not look under the new one: let both routes carry the new name"
                         .into(),

@@ -100,15 +100,15 @@ impl Part {
     }
 
     /// The part's text; the error is the reason alone. A panic of a team's function is a reason.
-    pub(super) fn read<'r>(&'r self, record: &'r Record) -> Result<Cow<'r, str>, String> {
+    pub(super) fn read<'r>(&'r self, record: &'r Record) -> Result<Cow<'r, str>, Cow<'r, str>> {
         match &self.0 {
             Source::Fixed(value) => Ok(Cow::Borrowed(value)),
-            Source::Header(name) => record.text_of_header(name).map(Cow::Borrowed),
-            Source::Json(pointer) => record.text_at(pointer),
-            Source::RecordKey => record.text_of_key().map(Cow::Borrowed),
+            Source::Header(name) => record.text_of_header(name).map(Cow::Borrowed).map_err(Cow::Borrowed),
+            Source::Json(pointer) => record.text_at(pointer).map_err(Cow::Borrowed),
+            Source::RecordKey => record.text_of_key().map(Cow::Borrowed).map_err(Cow::Borrowed),
             Source::Function(_, function) => match guarded(|| function(record)) {
-                Ok(read) => read.map(Cow::Owned).map_err(error_text),
-                Err(panic) => Err(format!("the function panicked: {panic}")),
+                Ok(read) => read.map(Cow::Owned).map_err(|error| Cow::Owned(error_text(error))),
+                Err(panic) => Err(Cow::Owned(format!("the function panicked: {panic}"))),
             },
         }
     }

@@ -75,24 +75,25 @@ impl Record {
         self.parsed().map_err(|reason| Invalid::of("value", reason))
     }
 
-    pub(super) fn text_of_key(&self) -> Result<&str, String> {
+    /// Reasons are static or borrowed: a record without an optional header costs no allocation.
+    pub(super) fn text_of_key(&self) -> Result<&str, &'static str> {
         let key = self.key().ok_or("the record has no key")?;
-        std::str::from_utf8(key).map_err(|_| "it is not UTF-8".into())
+        std::str::from_utf8(key).map_err(|_| "it is not UTF-8")
     }
 
-    pub(super) fn text_of_header(&self, name: &str) -> Result<&str, String> {
+    pub(super) fn text_of_header(&self, name: &str) -> Result<&str, &'static str> {
         let (_, value) = self.headers().rev().find(|(found, _)| *found == name.as_bytes()).ok_or("the record has no such header")?;
-        std::str::from_utf8(value.ok_or("it is null")?).map_err(|_| "it is not UTF-8".into())
+        std::str::from_utf8(value.ok_or("it is null")?).map_err(|_| "it is not UTF-8")
     }
 
-    pub(super) fn text_at(&self, pointer: &str) -> Result<Cow<'_, str>, String> {
+    pub(super) fn text_at(&self, pointer: &str) -> Result<Cow<'_, str>, &str> {
         match self.parsed()?.pointer(pointer) {
             Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
             Some(Value::Number(number)) if !number.is_f64() => Ok(Cow::Owned(number.to_string())),
-            Some(Value::Number(_)) => Err("it is no integer of 64 bits; send it as a string".into()),
-            Some(Value::Null) => Err("it is null".into()),
-            Some(_) => Err("it is neither a string nor an integer".into()),
-            None => Err("the value has no such field".into()),
+            Some(Value::Number(_)) => Err("it is no integer of 64 bits; send it as a string"),
+            Some(Value::Null) => Err("it is null"),
+            Some(_) => Err("it is neither a string nor an integer"),
+            None => Err("the value has no such field"),
         }
     }
 
