@@ -3,6 +3,8 @@
 //! Owns identity, the state of an operation, the decision about a delivery, what may settle a doubt, and the machine that carries
 //! records through a partition. Does not own storage, handlers or Kafka.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::disallowed_macros, clippy::iter_over_hash_type)]
+
 mod canonical;
 pub mod change;
 pub mod decision;
