@@ -69,7 +69,8 @@ fn an_honest_destination_recognises_a_key_until_it_forgets() {
 fn each_behaviour_has_the_effect_and_the_answer_that_it_names() {
     use Behaviour::*;
     // Behaviour, whether the effect is in the ledger at the end, and what the caller gets.
-    let table: [(Behaviour, bool, fn(&Result<Done, ApplyError>) -> bool); 6] = [
+    type Fits = fn(&Result<Done, ApplyError>) -> bool;
+    let table: [(Behaviour, bool, Fits); 6] = [
         (Answer, true, |got| got.is_ok()),
         (LoseAnswer, true, |got| matches!(got, Err(ApplyError::Lost(_)))),
         (LoseRequest, false, |got| matches!(got, Err(ApplyError::Lost(_)))),

@@ -32,9 +32,12 @@ async fn fetch(address: &str, path: &str) -> Result<(u16, String), Box<dyn std::
     Ok((status, String::from_utf8(body.to_vec())?))
 }
 
-/// All samples of a `/metrics` page, by name and labels.
+/// A sample's name and labels.
+pub type Series = (String, BTreeMap<String, String>);
+
+/// All samples of a `/metrics` page.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Samples(pub BTreeMap<(String, BTreeMap<String, String>), f64>);
+pub struct Samples(pub BTreeMap<Series, f64>);
 
 impl Samples {
     /// Fetches the page. Fails unless it can be read.
@@ -71,7 +74,7 @@ impl Samples {
     }
 }
 
-fn sample(line: &str) -> Option<((String, BTreeMap<String, String>), f64)> {
+fn sample(line: &str) -> Option<(Series, f64)> {
     let name_end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(name_end);
     let mut labels = BTreeMap::new();
