@@ -325,6 +325,21 @@ fn tests_wait_for_what_they_need_and_not_for_the_clock() {
     assert_tidy(sleeping(&sources("tests")));
 }
 
+fn unlisted(suites: &[String], page: &str) -> Vec<String> {
+    let without = suites.iter().filter(|suite| !page.contains(&format!("| `{suite}` |")));
+    without.map(|suite| format!("tests/{suite}.rs: tests/README.md does not say which question it answers")).collect()
+}
+
+#[test]
+fn every_suite_says_which_question_it_answers() {
+    let suites = files("tests", ".rs").into_iter().filter_map(|(path, _)| {
+        let name = path.strip_prefix("tests/")?.strip_suffix(".rs")?.to_owned();
+        let name = name.strip_suffix("/main").map(str::to_owned).unwrap_or(name);
+        (!name.contains('/')).then_some(name)
+    });
+    assert_tidy(unlisted(&suites.collect::<Vec<_>>(), &files("tests", "README.md")[0].1));
+}
+
 // ---- words
 
 /// What a person reads of a page: no fenced code, no code spans, no addresses.
