@@ -156,6 +156,9 @@
 //! [`Record`]: handler::Record
 //! [`State`]: handler::State
 
+// For the product alone: tests unwrap, and their functions need no documentation.
+#![warn(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
 #[cfg(feature = "kafka")]
 pub mod admin;
 #[cfg(feature = "kafka")]

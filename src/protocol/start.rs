@@ -195,13 +195,13 @@ impl Situation {
             return self.within(Start { offset: adopted, known_complete: adopted, regression: None });
         }
         match (self.committed, self.watermark) {
-            (Some((committed, writer)), watermark) => self.from_committed(committed, writer, watermark),
+            (Some((committed, writer)), watermark) => self.at_committed(committed, writer, watermark),
             (None, Some(watermark)) => self.within(Start { offset: watermark, known_complete: watermark, regression: None }),
             (None, None) => self.first(),
         }
     }
 
-    fn from_committed(&self, committed: i64, writer: Writer, watermark: Option<i64>) -> Result<Start, Refusal> {
+    fn at_committed(&self, committed: i64, writer: Writer, watermark: Option<i64>) -> Result<Start, Refusal> {
         match (writer, watermark) {
             (Writer::OtherStore, _) => return Err(Refusal::OtherStore { committed }),
             (Writer::Copy, _) => return Err(Refusal::Copy { committed }),

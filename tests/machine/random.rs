@@ -22,7 +22,7 @@ fn run(seed: u64, contract: &Contract) {
             match dice.roll(25) {
                 0 => Row { operation: None, ..row("a", 0, 0) },
                 1 => Row { amount: 2, ..row("a", id, id) },
-                _ => row(if id % 2 == 0 { "a" } else { "b" }, id, dice.roll(6)),
+                _ => row(if id.is_multiple_of(2) { "a" } else { "b" }, id, dice.roll(6)),
             }
         })
         .collect();
