@@ -31,8 +31,8 @@ const LEVELS: &[&[&str]] = &[
     &["main"],
 ];
 
-/// Where a test may wait by the clock: the one step of a bounded wait.
-const MAY_SLEEP: &[&str] = &["tests/support/process.rs"];
+/// Where a test may wait by the clock: one step of a wait that has a bound.
+const MAY_SLEEP: &[&str] = &["tests/support/process.rs", "tests/support/service.rs"];
 
 /// The general words that would blur ours (DESIGN, words), and where they are right.
 const BLURRED: &[&str] = &["message", "messages", "event", "events", "job", "jobs"];
