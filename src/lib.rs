@@ -169,4 +169,6 @@ pub mod protocol;
 #[cfg(feature = "kafka")]
 pub mod runner;
 pub mod store;
+#[cfg(feature = "kafka")]
+pub mod telemetry;
 pub mod testing;

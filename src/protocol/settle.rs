@@ -43,6 +43,31 @@ pub enum Act {
     },
 }
 
+impl Change {
+    /// The operation that it names; none where it names a park note.
+    #[must_use]
+    pub fn key(&self) -> Option<KeyDigest> {
+        match &self.act {
+            Act::Settle(settle) => Some(settle.key),
+            Act::DeadLetter(Target::Operation(key)) | Act::Discard { target: Target::Operation(key), .. } => Some(*key),
+            Act::DeadLetter(Target::Park(_)) | Act::Discard { target: Target::Park(_), .. } => None,
+        }
+    }
+
+    /// The name that logs use.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match &self.act {
+            Act::Settle(Settle { outcome: Settlement::Applied { .. }, .. }) => "settle applied",
+            Act::Settle(Settle { outcome: Settlement::NotDone, .. }) => "settle not-done",
+            Act::Settle(Settle { outcome: Settlement::Rejected, .. }) => "settle rejected",
+            Act::Settle(Settle { outcome: Settlement::Reopened, .. }) => "settle reopened",
+            Act::DeadLetter(_) => "dead-letter",
+            Act::Discard { .. } => "discard",
+        }
+    }
+}
+
 /// A verdict on an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settle {
@@ -153,7 +178,7 @@ pub enum Decided {
 pub struct Changed {
     /// The operation, where there is one.
     pub key: Option<KeyDigest>,
-    /// Its state now.
+    /// Its state now; `none` for a record without an operation.
     pub state: &'static str,
     /// What follows.
     pub next: Next,
@@ -221,7 +246,8 @@ pub fn changed(entry: &Entry, after: &Known) -> Changed {
             waiting.map_or(Next::WaitsForRecord, |(id, _)| Next::RunsAgain(id.slot.clone()))
         }
     };
-    Changed { key: entry.key(), state: state.label(), next }
+    let state = if entry.key().is_some() { state.label() } else { "none" };
+    Changed { key: entry.key(), state, next }
 }
 
 fn verdict<F: Fn(AttemptId) -> Future>(change: &Change, settle: &Settle, scene: &Scene<'_, F>) -> Result<Entry, Refused> {

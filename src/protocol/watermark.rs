@@ -41,4 +41,10 @@ impl Watermark {
     pub fn incomplete(&self) -> usize {
         self.incomplete.len()
     }
+
+    /// Offsets between the lowest slot that is not complete and the next one expected: what a slow head holds back.
+    #[must_use]
+    pub fn gap(&self) -> u64 {
+        u64::try_from(self.next - self.offset()).unwrap_or(0)
+    }
 }

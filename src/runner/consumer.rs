@@ -126,9 +126,8 @@ impl ConsumerThread {
             match command {
                 Command::Commit(assignment, offset) => context.note_commit(assignment, offset),
                 Command::Halt(assignment) => {
-                    if let Some((partition, owned)) = context.owned().by_assignment(assignment) {
+                    if let Some((_, owned)) = context.owned().by_assignment(assignment) {
                         owned.stage = Stage::Halted;
-                        observe::partition_halted(&partition.topic, partition.number);
                     }
                 }
                 Command::StopFetching => self.fetching = Fetching::Off,

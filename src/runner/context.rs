@@ -82,13 +82,13 @@ impl Context {
                 for (partition, situation) in partitions.iter().zip(&situations) {
                     let (start, stage, refusal) = assignment::decide(situation);
                     if let Some(refusal) = refusal {
-                        observe::partition_refused(&partition.topic, partition.number, &refusal);
+                        observe::partition_refused(partition, &refusal);
                         if !refusal.halts_partition_only() {
                             self.fail(Error::Refused { partition: partition.clone(), refusal });
                         }
                     }
                     if let Some(confirmed) = start.regression {
-                        observe::offset_regression(&partition.topic, partition.number, start.offset, confirmed);
+                        observe::offset_regression(partition, start.offset, confirmed);
                     }
                     offsets.push((partition, Offset::Offset(start.offset)));
                     owned.take(partition.clone(), start, stage);

@@ -16,7 +16,7 @@ use crate::{
     protocol::{
         key::KeyDigest,
         machine::{Action, Assignment, Event, Limits, Machine, Replies, Route},
-        time::Monotonic,
+        time::{Monotonic, UnixMillis},
     },
     store::{Partition, PreviousStop, ReceiptStore, Which},
 };
@@ -81,6 +81,8 @@ struct Waiting {
 pub(super) struct Here {
     pub(super) partition: Partition,
     pub(super) assignment: Assignment,
+    /// The watermark, and when it last made progress.
+    pub(super) progress: (i64, UnixMillis),
     records: usize,
     bytes: u64,
 }
@@ -92,6 +94,7 @@ pub(super) struct Engine {
     pub(super) tasks: Tasks,
     pub(super) operators: Pending,
     pub(super) here: BTreeMap<usize, Here>,
+    watch: observe::StoreWatch,
     revoking: Vec<Waiting>,
     ending: Option<Ending>,
     failed: Option<Error>,
@@ -119,8 +122,19 @@ impl Engine {
         let machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
         let producer = Producer::new(&parts.settings, &identity.store_id)?;
         let tasks = Tasks::new(parts.inbox.clone(), parts.routes.clone(), parts.store.clone(), producer, &parts.settings);
-        let (clock, operators) = (Clock::start(), Pending::default());
-        Ok(Self { machine, parts, clock, tasks, operators, here: BTreeMap::new(), revoking: Vec::new(), ending: None, failed: None })
+        observe::begin(&parts.routes);
+        Ok(Self {
+            machine,
+            parts,
+            clock: Clock::start(),
+            tasks,
+            operators: Pending::default(),
+            here: BTreeMap::new(),
+            watch: observe::StoreWatch::default(),
+            revoking: Vec::new(),
+            ending: None,
+            failed: None,
+        })
     }
 
     /// Turns until the end, or until it must end.
@@ -197,7 +211,7 @@ impl Engine {
                 Event::Arrived { assignment, deliveries }
             }
             Inbox::Appended(ticket, Ok(appended)) => {
-                observe::store_sync(appended.sync, appended.group);
+                observe::store_synced(appended.answers.len(), appended.group, appended.sync);
                 Event::Appended { ticket, answers: appended.answers }
             }
             Inbox::Appended(ticket, Err(full @ crate::store::Error::Full { .. })) => Event::Refused { ticket, reason: full.to_string() },
@@ -234,7 +248,8 @@ impl Engine {
         for Opened { assignment, partition, start, known_complete } in opened {
             observe::partition_open(&partition, start);
             let (topic, number) = (partition.topic.clone(), partition.number);
-            self.here.insert(assignment.partition, Here { partition, assignment, records: 0, bytes: 0 });
+            let progress = (start, self.clock.now().wall);
+            self.here.insert(assignment.partition, Here { partition, assignment, progress, records: 0, bytes: 0 });
             let event = Event::Assigned { assignment, topic, number, start, known_complete };
             self.machine.on(event, self.clock.now(), actions);
         }
@@ -257,6 +272,9 @@ impl Engine {
     }
 
     pub(super) fn drained(&mut self, assignment: Assignment) {
+        if let Some(here) = self.here.get(&assignment.partition) {
+            observe::partition_left(&here.partition);
+        }
         for waiting in &mut self.revoking {
             waiting.assignments.remove(&assignment);
         }
@@ -329,8 +347,13 @@ impl Engine {
         self.parts.health.paused(reason);
         let mut actions = Vec::new();
         self.machine.on(Event::StoreFull(full), self.clock.now(), &mut actions);
-        observe::store(&*self.parts.store, self.clock.now().wall);
-        observe::partitions(self.machine.watermarks(), &self.here);
+        let now = self.clock.now().wall;
+        self.watch.turn(&self.parts.store, now);
+        for (assignment, watermark, gap) in self.machine.watermarks() {
+            if let Some(here) = self.here.get_mut(&assignment.partition) {
+                observe::progress(here, watermark, gap, self.machine.in_flight(assignment.partition).0, now);
+            }
+        }
         self.perform(&mut actions);
     }
 

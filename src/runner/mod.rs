@@ -24,7 +24,7 @@ mod settings;
 
 pub use error::Error;
 pub use health::Health;
-pub use operator::Operators;
+pub use operator::{Operator, Operators};
 pub use settings::{ErrorText, FirstStart, Settings};
 
 use self::{

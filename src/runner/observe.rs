@@ -1,97 +1,99 @@
-//! Owns what the runner tells operators: each observable fact is one function that logs and counts together.
+//! Owns what the runner tells telemetry: its own words, put into facts.
 
 use super::engine::Here;
 use crate::{
     handler::Routes,
     protocol::{
-        key::KeyDigest,
         known::Entry,
-        machine::{Assignment, Tally},
-        note::Slot,
-        outcome::Finding,
-        park::ParkId,
+        machine::Tally,
+        note::Author,
         refused::Refused,
         settle::Changed,
-        start::Refusal,
         time::UnixMillis,
     },
-    store::{Partition, ReceiptStore},
+    store::ReceiptStore,
+    telemetry::{
+        observe::{self, Progress},
+        snapshot,
+        table::{self, Served},
+    },
 };
-use rdkafka::error::KafkaError;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tokio::task::JoinHandle;
 
-pub(super) fn partition_refused(topic: &str, partition: i32, refusal: &Refusal) {
-    tracing::error!(topic, partition, %refusal, "partition refused");
+pub(super) use crate::telemetry::observe::{
+    client_error, commit_failed, committed, group_not_described, lag, looked_up, not_unparked, offset_regression, partition_halted,
+    partition_left, partition_open, partition_refused, rebalance, records_fetched, stop_cut_off, store_submitted, store_synced,
+};
+
+/// Makes every series exist at zero.
+pub(super) fn begin(routes: &Routes) {
+    let mut served = BTreeSet::new();
+    for plan in routes.operations() {
+        let contract = plan.policy.contract.label();
+        served.extend(plan.topics().iter().map(|topic| (topic.clone(), plan.name.to_string(), contract)));
+    }
+    let served: Vec<Served> = served.into_iter().map(|(topic, operation, contract)| Served { topic, operation, contract }).collect();
+    table::describe_and_zero(&served);
 }
 
-pub(super) fn offset_regression(topic: &str, partition: i32, committed: i64, confirmed: i64) {
-    tracing::warn!(topic, partition, committed, confirmed, "committed offset was moved back; repeats are answered from their receipts");
-    metrics::counter!("receipted_offset_regressions_total", "topic" => topic.to_string()).increment(1);
-}
-
-pub(super) fn committed(_took: Duration) {}
-
-pub(super) fn commit_failed(error: &KafkaError) {
-    tracing::warn!(%error, "commit failed; tried again with the next one");
-}
-
-pub(super) fn lag(_topic: &str, _partition: i32, _lag: i64) {}
-
-pub(super) fn client_error(error: &KafkaError, reason: &str) {
-    tracing::warn!(%error, reason, "client");
-}
-
-pub(super) fn rebalance(kind: &'static str, partitions: usize) {
-    tracing::info!(kind, partitions, "rebalance");
-}
-
-pub(super) fn partition_halted(topic: &str, partition: i32) {
-    tracing::error!(topic, partition, "partition halted");
-}
-
-pub(super) fn halted(slot: &Slot, reason: &str) {
-    tracing::error!(topic = %slot.topic, partition = slot.partition, offset = slot.offset, reason, "partition halted at this slot");
-}
-
-pub(super) fn records_fetched(topic: &str, records: usize) {
-    metrics::counter!("receipted_records_fetched_total", "topic" => topic.to_string()).increment(records as u64);
-}
-
-pub(super) fn group_not_described(group: &str, error: &KafkaError) {
-    tracing::info!(group, %error, "the broker does not describe groups; other members show at the assignment");
-}
-
-pub(super) fn partition_open(partition: &Partition, start: i64) {
-    tracing::info!(topic = %partition.topic, partition = partition.number, start, "partition open");
-}
-
-pub(super) fn store_sync(_sync: Duration, _group: usize) {}
-
-pub(super) fn stop_cut_off(alive: usize) {
-    tracing::warn!(alive, "stop deadline reached; what still runs is found as an admission without a fact at the next start");
-}
-
-pub(super) fn looked_up(key: &KeyDigest, finding: &Result<Finding, String>) {
-    match finding {
-        Ok(_) => tracing::debug!(%key, "looked up"),
-        Err(reason) => tracing::warn!(%key, reason, "lookup failed; it is no evidence"),
+/// Counts what became durable since the last turn.
+pub(super) fn tallies(tallies: BTreeMap<Tally, u64>, here: &BTreeMap<usize, Here>, routes: &Routes) {
+    for (tally, count) in tallies {
+        match tally {
+            Tally::Outcome(partition, route, outcome) => {
+                let topic = here.get(&partition).map_or("unknown", |here| &here.partition.topic);
+                let operation = route.and_then(|route| routes.operations().get(route)).map(|plan| plan.name);
+                observe::ended(topic, operation, outcome, count);
+            }
+            Tally::Suppressed(reason) => observe::suppressed(reason, count),
+            Tally::Started(kind) => observe::attempts_started(kind.label(), count),
+            Tally::Finished(result) => observe::attempts_finished(result, count),
+            Tally::Late(relation, result) => observe::late_completions(relation, result, count),
+            Tally::Conflict(side) => observe::parameter_conflicts(side, count),
+        }
     }
 }
 
-pub(super) fn not_unparked(park: &ParkId, reason: &str) {
-    tracing::error!(slot = %park.slot, number = park.number, reason, "parked record cannot run; it waits for a person");
+/// Says where a partition stands. Its watermark makes progress when it moves, and when nothing is left to do.
+pub(super) fn progress(here: &mut Here, watermark: i64, gap: u64, in_flight: usize, now: UnixMillis) {
+    if here.progress.0 != watermark || in_flight == 0 {
+        here.progress = (watermark, now);
+    }
+    observe::progress(&here.partition, Progress { watermark, gap, in_flight, since: here.progress.1 });
 }
 
-pub(super) fn tallies(_tallies: BTreeMap<Tally, u64>, _here: &BTreeMap<usize, Here>, _routes: &Routes) {}
-
-pub(super) fn store(_store: &dyn ReceiptStore, _now: UnixMillis) {}
-
-pub(super) fn partitions(_watermarks: impl Iterator<Item = (Assignment, i64, usize)>, _here: &BTreeMap<usize, Here>) {}
-
+/// What became of a person's change once it was decided.
 pub(super) fn operator_changed(entry: &Entry, result: &Result<Changed, Refused>) {
-    let key = entry.key().map(|key| key.to_string());
+    let (by, what, reason) = match entry {
+        Entry::Rule { verdict, .. } => (Some(&verdict.by), verdict.ruling.label(), verdict.reason.as_str()),
+        Entry::End { end, .. } => (end.by.as_ref(), end.kind.label(), end.reason.as_str()),
+        _ => (None, "entry", ""),
+    };
+    let (name, uid) = if let Some(Author::Operator { name, uid }) = by { (name.as_str(), *uid) } else { ("nobody", 0) };
     match result {
-        Ok(changed) => tracing::info!(key, state = changed.state, "changed by an operator"),
-        Err(refused) => tracing::info!(key, %refused, "an operator's change was refused"),
+        Ok(changed) => observe::operator_changed(name, uid, changed.key, what, reason),
+        Err(refused) => observe::operator_refused(name, uid, what, refused.code()),
+    }
+}
+
+/// Reads the store for metrics, beside the engine and one turn at a time.
+#[derive(Default)]
+pub(super) struct StoreWatch(Option<JoinHandle<()>>);
+
+impl StoreWatch {
+    pub(super) fn turn(&mut self, store: &Arc<dyn ReceiptStore>, now: UnixMillis) {
+        if self.0.as_ref().is_some_and(|running| !running.is_finished()) {
+            return;
+        }
+        let store = store.clone();
+        self.0 = Some(tokio::task::spawn_blocking(move || {
+            if let Err(error) = snapshot::export(&*store, now) {
+                observe::snapshot_failed(&error);
+            }
+        }));
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{engine::Engine, inbox::Inbox, observe};
 use crate::{
+    handler::BoxFuture,
     protocol::{
         key::KeyDigest,
         known::{Answer, Entry, Known},
@@ -18,6 +19,19 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 /// Changes that wait for an answer, at most.
 const WAITING_MAX: usize = 64;
+
+/// Does what people ask for: what the socket needs of a runner.
+pub trait Operator: Send + Sync {
+    /// Decides about a change, and makes it durable.
+    fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>>;
+}
+
+impl Operator for Operators {
+    fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>> {
+        let own = self.clone();
+        Box::pin(async move { own.perform(change).await })
+    }
+}
 
 /// Through which a running process is asked to settle, dead-letter or discard.
 #[derive(Clone)]

@@ -205,6 +205,7 @@ impl Engine {
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Append { ticket, entries } => {
+                observe::store_submitted(entries.len());
                 let inbox = self.parts.inbox.clone();
                 let reply = Box::new(move |appended| drop(inbox.send(Inbox::Appended(ticket, appended))));
                 self.parts.store.submit(Batch(entries), reply);
@@ -231,7 +232,7 @@ impl Engine {
             Action::Commit { assignment, offset } => self.parts.commands.tell(Command::Commit(assignment, offset)),
             Action::Drained { assignment } => self.drained(assignment),
             Action::Halt { assignment, slot, reason } => {
-                observe::halted(&slot, &reason);
+                observe::partition_halted(&slot, &reason);
                 self.parts.health.closed(1);
                 self.parts.commands.tell(Command::Halt(assignment));
             }

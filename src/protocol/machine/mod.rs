@@ -204,10 +204,10 @@ impl Machine {
         (0..self.routes.len()).filter(|route| self.permits.is_paused(*route))
     }
 
-    /// The durable watermark's distance to what has arrived, and the oldest incomplete offset, of each open partition.
-    pub fn watermarks(&self) -> impl Iterator<Item = (Assignment, i64, usize)> {
+    /// The lowest incomplete offset of each open partition, and its distance to what has arrived.
+    pub fn watermarks(&self) -> impl Iterator<Item = (Assignment, i64, u64)> {
         let open = self.partitions.values().filter(|partition| partition.gate != Gate::Closed);
-        open.map(|partition| (partition.assignment, partition.watermark.offset(), partition.watermark.incomplete()))
+        open.map(|partition| (partition.assignment, partition.watermark.offset(), partition.watermark.gap()))
     }
 
     fn append(&mut self, entry: Entry, then: Then) {
