@@ -43,8 +43,8 @@ pub enum Refused {
         /// The attempts in doubt.
         in_doubt: BTreeSet<AttemptId>,
     },
-    /// Settle the doubt first.
-    #[error("a fresh key is given only while no attempt is in doubt: it would switch the destination's own protection off")]
+    /// Settle every attempt in doubt first, or with it.
+    #[error("a fresh key is given only when nothing stays in doubt: it would switch the destination's own protection off")]
     FreshKeyInDoubt,
     /// Leave the fresh key out.
     #[error("a fresh key is for an operation that runs again: one that is retryable, or is being reopened")]
@@ -145,7 +145,7 @@ impl Refused {
                     format!("name those that you checked: --attempts {}", names.join(","))
                 }
             }
-            Self::FreshKeyInDoubt => "settle the doubt first; give the fresh key when the operation is retryable".into(),
+            Self::FreshKeyInDoubt => "name every attempt in doubt, or give the fresh key when the operation is retryable".into(),
             Self::FreshKeyUnused => "leave --fresh-key out".into(),
             Self::FreshKeyOnVerdict { .. } => "check the destination, and say --cannot-land-any-more REASON".into(),
             Self::SeveralNotes { parks } => {

@@ -254,17 +254,14 @@ fn verdict<F: Fn(AttemptId) -> Future>(change: &Change, settle: &Settle, scene: 
     let receipt = &scene.known.receipt;
     let ruling = ruling(&settle.outcome)?;
     let attempts = covered(settle, &ruling, receipt)?;
-    let key_only = settle.fresh_key && ruling == Ruling::NotDone && receipt.state() == State::Retryable && attempts.is_empty();
-    if !key_only {
+    if !raises_key_alone(settle, receipt) {
         fits(receipt, &ruling, &attempts, &change.by).map_err(|reason| Refused::DoesNotFit { reason })?;
     }
     if settle.fresh_key {
-        may_raise_key(settle, &ruling, receipt)?;
+        may_raise_key(settle, &ruling, &attempts, receipt)?;
     }
     let vouched = if settle.cannot_land_any_more.is_some() { Vouched::CannotLand } else { Vouched::No };
     may_rule(&ruling, &attempts, &scene.future, scene.quiet, &vouched, scene.now.monotonic)?;
-    // A key is raised for the attempts that went under it.
-    let attempts = if key_only { receipt.admissions().keys().copied().collect() } else { attempts };
     let reason = match &settle.cannot_land_any_more {
         Some(why) => format!("{}; cannot land any more: {why}", change.reason),
         None => change.reason.clone(),
@@ -292,6 +289,9 @@ fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeS
     if *ruling == Ruling::Reopened {
         return Ok(receipt.rejected());
     }
+    if raises_key_alone(settle, receipt) {
+        return Ok(under_newest_key(receipt));
+    }
     // Of an applied operation too: attempts beside the one that was applied stay in doubt until somebody looks.
     let in_doubt = receipt.undecided();
     let Some(names) = &settle.attempts else {
@@ -313,12 +313,22 @@ fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeS
     Ok(attempts)
 }
 
-/// A fresh key switches the destination's own protection off for what came before. So it is raised only while nothing is in doubt,
-/// for an operation that will run again, and where "no effect" is the word of the attempts themselves or of somebody who vouches.
-fn may_raise_key(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<(), Refused> {
+/// A retryable operation can be given a fresh key without anything else being settled.
+fn raises_key_alone(settle: &Settle, receipt: &Receipt) -> bool {
+    settle.fresh_key && settle.outcome == Settlement::NotDone && settle.attempts.is_none() && receipt.state() == State::Retryable
+}
+
+fn under_newest_key(receipt: &Receipt) -> BTreeSet<AttemptId> {
+    let newest = receipt.admissions().values().map(|admission| admission.key_generation).max();
+    receipt.admissions().iter().filter(|(_, admission)| Some(admission.key_generation) == newest).map(|(attempt, _)| *attempt).collect()
+}
+
+/// A fresh key switches the destination's own protection off for what came before. So it is for an operation that runs again with
+/// nothing left in doubt, and where "no effect" is the word of the attempts themselves or of somebody who vouches.
+fn may_raise_key(settle: &Settle, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, receipt: &Receipt) -> Result<(), Refused> {
     match (ruling, receipt.state()) {
-        (_, State::InDoubt(_)) => return Err(Refused::FreshKeyInDoubt),
-        (Ruling::NotDone, State::Retryable) | (Ruling::Reopened, State::Rejected(_)) => {}
+        (Ruling::NotDone, State::InDoubt(in_doubt)) if *attempts != in_doubt => return Err(Refused::FreshKeyInDoubt),
+        (Ruling::NotDone, State::InDoubt(_) | State::Retryable) | (Ruling::Reopened, State::Rejected(_)) => {}
         _ => return Err(Refused::FreshKeyUnused),
     }
     let unstated = receipt.admissions().keys().find(|attempt| !receipt.facts().contains_key(attempt));
