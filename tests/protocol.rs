@@ -18,3 +18,5 @@ mod known;
 mod receipt;
 #[path = "protocol/sets.rs"]
 mod sets;
+#[path = "protocol/settle.rs"]
+mod settle;

@@ -182,7 +182,7 @@ pub const TABLE: &[Metric] = &[
         "receipted_route_info",
         Kind::Gauge,
         &[Label::OperationContract],
-        "1 for each operation; a zero elsewhere means not measured under a contract that cannot.",
+        "1 for each operation. Under a contract that cannot tell, a zero elsewhere reads not measured.",
     ),
     metric(
         "receipted_lookups_total",
