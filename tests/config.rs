@@ -54,7 +54,7 @@ fn every_key_of_the_defaults_has_a_comment_above_it() {
 #[test]
 fn the_defaults_resolve_to_what_the_file_says() {
     let config = Config::from_text(MINIMAL).unwrap();
-    assert_eq!(config.runner.permits, 64);
+    assert_eq!((config.runner.permits, config.runner.tenant_permits_max), (64, 48));
     assert_eq!(config.runner.drain_budget, Duration::from_secs(10));
     assert_eq!(config.kafka.first_start, None);
     assert_eq!(config.dead_letter.topic, "g.dead-letters");
@@ -83,7 +83,8 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_key() {
 fn a_wrong_type_is_refused_with_its_place() {
     assert_eq!(refusal("[runner]\npermits = \"many\"\n"), "runner.permits is a string and must be an integer (text)");
     assert_eq!(refusal("[telemetry]\nlisten = 1\n"), "telemetry.listen is an integer and must be a string (text)");
-    assert_eq!(refusal("[store]\nkeep_names = 1\n"), "store.keep_names is an integer and must be a boolean (text)");
+    let said = "dead_letter.include_error_text is an integer and must be a boolean (text)";
+    assert_eq!(refusal("[dead_letter]\ninclude_error_text = 1\n"), said);
     assert_eq!(refusal("[runner]\npermits.x = 1\n"), "runner.permits is a table and must be an integer (text)");
     assert_eq!(Config::from_text("kafka = 1\n").unwrap_err().to_string(), "kafka is an integer and must be a table (text)");
     let error = load(MINIMAL, &[("RECEIPTED__RUNNER__PERMITS", "many")]).unwrap_err();
@@ -122,7 +123,7 @@ fn a_variable_goes_over_the_file_and_the_file_over_the_defaults() {
         &[
             ("RECEIPTED__RUNNER__PERMITS", "128"),
             ("RECEIPTED__KAFKA__SETTINGS__SECURITY_PROTOCOL", "SASL_SSL"),
-            ("RECEIPTED__STORE__KEEP_NAMES", "false"),
+            ("RECEIPTED__DEAD_LETTER__INCLUDE_ERROR_TEXT", "true"),
             ("RECEIPTED__APP__PORT", "8080"),
             ("RECEIPTED__APP__NAME", "77"),
             ("RECEIPTED__APP__BANK__URL", "http://bank"),
@@ -134,7 +135,7 @@ fn a_variable_goes_over_the_file_and_the_file_over_the_defaults() {
     .unwrap();
     assert_eq!((config.runner.permits, config.runner.partition_records_max, config.runner.batch_records_max), (128, 5, 1024));
     assert_eq!(config.kafka.settings["security.protocol"], "SASL_SSL");
-    assert!(!config.store.keep_names);
+    assert!(config.dead_letter.include_error_text);
     #[derive(serde::Deserialize, PartialEq, Debug)]
     struct App {
         port: u16,

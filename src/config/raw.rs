@@ -35,23 +35,25 @@ pub(super) struct Kafka {
 pub(super) struct Store {
     pub(super) directory: String,
     pub(super) cache_bytes: i64,
+    pub(super) known_bytes_max: i64,
     pub(super) parked_bytes_max: i64,
     pub(super) park_record_bytes_max: i64,
     pub(super) disk_free_floor_bytes: i64,
-    pub(super) keep_names: bool,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Runner {
     pub(super) permits: i64,
+    pub(super) tenant_permits_max: i64,
     pub(super) partition_records_max: i64,
     pub(super) partition_bytes_max: i64,
     pub(super) batch_records_max: i64,
-    pub(super) batch_wait: String,
     pub(super) commit_interval: String,
     pub(super) drain_budget: String,
     pub(super) stop_deadline: String,
+    pub(super) reply_attempts_max: i64,
+    pub(super) reply_time_limit: String,
 }
 
 #[derive(Clone, Deserialize)]

@@ -82,14 +82,14 @@ pub struct Store {
     pub directory: PathBuf,
     /// Bytes of cache.
     pub cache_bytes: u64,
+    /// Bytes of operations in memory, at most.
+    pub known_bytes_max: usize,
     /// Bytes of parked records, at most.
     pub parked_bytes_max: u64,
     /// Bytes of one parked record, at most.
     pub park_record_bytes_max: u64,
     /// Free bytes below which nothing new is admitted.
     pub disk_free_floor_bytes: u64,
-    /// Whether full keys are stored beside their digests.
-    pub keep_names: bool,
 }
 
 impl Store {
@@ -106,20 +106,24 @@ impl Store {
 pub struct Runner {
     /// Handlers at the same time.
     pub permits: usize,
+    /// Of these, for one tenant.
+    pub tenant_permits_max: usize,
     /// Incomplete records of a partition, at most.
     pub partition_records_max: usize,
     /// Their bytes, at most.
     pub partition_bytes_max: u64,
     /// Records of a batch, at most.
     pub batch_records_max: usize,
-    /// How long a batch waits to fill.
-    pub batch_wait: Duration,
     /// Between commits.
     pub commit_interval: Duration,
     /// For running handlers at a revoke.
     pub drain_budget: Duration,
     /// For a stop.
     pub stop_deadline: Duration,
+    /// Runs of a reply hook for one record, at most.
+    pub reply_attempts_max: u32,
+    /// For one run of a reply hook.
+    pub reply_time_limit: Duration,
 }
 
 /// Section `[reconcile]`.
@@ -197,22 +201,27 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
     let bytes = |key: &str, value, min| count(key, value, min, COUNT_MAX, layers);
     Ok(Store {
         directory: PathBuf::from(&raw.directory),
+        known_bytes_max: usize::try_from(bytes("store.known_bytes_max", raw.known_bytes_max, 1 << 16)?).unwrap_or(usize::MAX),
         cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,
         parked_bytes_max: bytes("store.parked_bytes_max", raw.parked_bytes_max, 0)?,
         park_record_bytes_max: count("store.park_record_bytes_max", raw.park_record_bytes_max, 1, 1_000_000_000, layers)?,
         disk_free_floor_bytes: bytes("store.disk_free_floor_bytes", raw.disk_free_floor_bytes, 0)?,
-        keep_names: raw.keep_names,
     })
 }
 
 pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error> {
     let number = |key: &str, value, max| count(key, value, 1, max, layers).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let permits = number("runner.permits", raw.permits, 1_000_000)?;
+    let tenant = count("runner.tenant_permits_max", raw.tenant_permits_max, 0, 1_000_000, layers)?;
+    let tenant = usize::try_from(tenant).unwrap_or(usize::MAX);
     Ok(Runner {
-        permits: number("runner.permits", raw.permits, 1_000_000)?,
+        permits,
+        tenant_permits_max: if tenant == 0 { (permits - permits / 4).max(1) } else { tenant.min(permits) },
+        reply_attempts_max: u32::try_from(count("runner.reply_attempts_max", raw.reply_attempts_max, 1, 1000, layers)?).unwrap_or(1),
+        reply_time_limit: duration("runner.reply_time_limit", &raw.reply_time_limit, layers)?,
         partition_records_max: number("runner.partition_records_max", raw.partition_records_max, 10_000_000)?,
         partition_bytes_max: count("runner.partition_bytes_max", raw.partition_bytes_max, 1, COUNT_MAX, layers)?,
         batch_records_max: number("runner.batch_records_max", raw.batch_records_max, 1_000_000)?,
-        batch_wait: duration("runner.batch_wait", &raw.batch_wait, layers)?,
         commit_interval: duration("runner.commit_interval", &raw.commit_interval, layers)?,
         drain_budget: duration("runner.drain_budget", &raw.drain_budget, layers)?,
         stop_deadline: duration("runner.stop_deadline", &raw.stop_deadline, layers)?,

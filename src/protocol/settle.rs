@@ -342,7 +342,7 @@ fn open_note<F>(target: &Target, scene: &Scene<'_, F>) -> Result<(ParkId, Arc<Pa
     match target {
         Target::Park(id) => match &scene.slot.parked {
             Some((open, note, Openness::Open)) if open == id => Ok((id.clone(), note.clone())),
-            Some((newest, _, _)) if newest.number >= id.number => Err(Refused::NoteEnded { park: id.clone() }),
+            _ if scene.slot.times >= id.number => Err(Refused::NoteEnded { park: id.clone() }),
             _ => Err(Refused::NoNote),
         },
         Target::Operation(_) => {

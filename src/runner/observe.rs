@@ -3,14 +3,7 @@
 use super::engine::Here;
 use crate::{
     handler::Routes,
-    protocol::{
-        known::Entry,
-        machine::Tally,
-        note::Author,
-        refused::Refused,
-        settle::Changed,
-        time::UnixMillis,
-    },
+    protocol::{known::Entry, machine::Tally, note::Author, refused::Refused, settle::Changed, time::UnixMillis},
     store::ReceiptStore,
     telemetry::{
         observe::{self, Progress},

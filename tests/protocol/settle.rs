@@ -272,7 +272,7 @@ fn retryable() -> Known {
 fn held(mut known: Known, repeats: usize) -> Known {
     for offset in 1..=repeats {
         let seen = known.revision();
-        let entry = Entry::Hold { key: KEY, seen, park: park_id(0, 1), slot: slot(i64::try_from(offset).unwrap()) };
+        let entry = Entry::Hold { key: KEY, seen, park: park_id(0, 1), slot: slot(i64::try_from(offset).unwrap()), record: RECORD };
         known.judge(&entry, UnixMillis(0));
     }
     known
@@ -336,8 +336,9 @@ fn one_of_several_notes_is_to_be_named() {
 }
 
 fn by_note(number: u32, parked: Option<(u32, Openness)>, note: Park) -> Result<Decided, Refused> {
+    let times = parked.map_or(0, |(number, _)| number);
     let parked = parked.map(|(number, openness)| (park_id(0, number), Arc::new(note), openness));
-    let slot = SlotNotes { parked, closed: Some((Closing::Discarded, RECORD)) };
+    let slot = SlotNotes { parked, closed: Some((Closing::Discarded, RECORD)), times };
     let act = Act::DeadLetter(Target::Park(park_id(0, number)));
     decide(&change(act), &Scene { known: &Known::default(), slot: &slot, future: ended, quiet: QUIET, now: LATER })
 }
