@@ -3,8 +3,14 @@
 
 #[path = "store/contract.rs"]
 mod contract;
+#[cfg(feature = "sled")]
+#[path = "store/durable.rs"]
+mod durable;
 #[path = "store/fixture.rs"]
 mod fixture;
+#[cfg(feature = "sled")]
+#[path = "store/kill.rs"]
+mod kill;
 #[path = "store/make.rs"]
 mod make;
 #[path = "store/model.rs"]
@@ -13,10 +19,16 @@ mod model;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "sled")]
+    if let Some(code) = kill::role() {
+        return code;
+    }
     let mut trials = Vec::new();
     for kind in fixture::KINDS {
         trials.extend(contract::trials(*kind));
     }
     trials.extend(model::trials());
+    #[cfg(feature = "sled")]
+    trials.extend(durable::trials().into_iter().chain(kill::trials()));
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

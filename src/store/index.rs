@@ -97,12 +97,6 @@ impl Index {
         }
     }
 
-    /// Counts an operation that a scan found.
-    pub(crate) fn found(&mut self, key: KeyDigest, known: &Known) {
-        self.operations += 1;
-        self.classify(key, None, known);
-    }
-
     /// Adds an open park note.
     pub(crate) fn open(&mut self, id: ParkId, park: Arc<Park>) {
         self.parked_bytes = self.parked_bytes.saturating_add(park.bytes);
@@ -135,16 +129,6 @@ impl Index {
             slots.recent = slots.recent.split_off(&watermark);
         }
         self.marks.insert(partition, marks);
-    }
-
-    /// Takes over a counter.
-    pub(crate) fn set_total(&mut self, total: Total, value: u64) {
-        self.totals.insert(total, value);
-    }
-
-    /// Takes over the number of incidents.
-    pub(crate) fn set_incidents(&mut self, incidents: u64) {
-        self.incidents = incidents;
     }
 
     /// What is known of a slot: its newest open park note, else its newest, and whether it is closed.
@@ -224,6 +208,31 @@ impl Index {
             Which::Superseded => Some(&mut self.superseded),
             Which::ReopenedWaiting => Some(&mut self.reopened),
         }
+    }
+}
+
+/// What a scan of the notes needs.
+#[cfg(feature = "sled")]
+impl Index {
+    /// Counts an operation that a scan found.
+    pub(crate) fn found(&mut self, key: KeyDigest, known: &Known) {
+        self.operations += 1;
+        self.classify(key, None, known);
+    }
+
+    /// Takes over a counter.
+    pub(crate) fn set_total(&mut self, total: Total, value: u64) {
+        self.totals.insert(total, value);
+    }
+
+    /// Takes over the number of incidents.
+    pub(crate) fn set_incidents(&mut self, incidents: u64) {
+        self.incidents = incidents;
+    }
+
+    /// How many park notes are open.
+    pub(crate) fn open_parks(&self) -> usize {
+        self.open.len()
     }
 }
 

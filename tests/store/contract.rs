@@ -55,7 +55,7 @@ const TESTS: &[(&str, Test)] = tests![
     a_note_that_does_not_fit_is_refused_with_its_batch,
 ];
 
-pub fn trials(kind: Kind) -> Vec<Trial> {
+pub(crate) fn trials(kind: Kind) -> Vec<Trial> {
     let trial = |(name, test): &(&'static str, Test)| {
         let test = *test;
         Trial::test(format!("{}::{name}", kind.name()), move || {

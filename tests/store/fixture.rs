@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Memory,
     #[cfg(feature = "sled")]
     Sled,
@@ -21,7 +21,7 @@ pub enum Kind {
     SledWithoutMemory,
 }
 
-pub const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[Kind] = &[
     Kind::Memory,
     #[cfg(feature = "sled")]
     Kind::Sled,
@@ -30,7 +30,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             #[cfg(feature = "sled")]
@@ -42,7 +42,7 @@ impl Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     Clean,
     Killed,
 }
@@ -53,15 +53,15 @@ enum Store {
     Sled(Option<SledStore>, Options, #[allow(dead_code)] tempfile::TempDir),
 }
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     store: Store,
     wall: Arc<AtomicI64>,
 }
 
-pub const START: i64 = 1_700_000_000_000;
+pub(crate) const START: i64 = 1_700_000_000_000;
 
 impl Fixture {
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let wall = Arc::new(AtomicI64::new(START));
         let reading = wall.clone();
         let clock: WallClock = Arc::new(move || UnixMillis(reading.load(Ordering::SeqCst)));
@@ -84,7 +84,7 @@ impl Fixture {
         Self { store, wall }
     }
 
-    pub fn store(&self) -> &dyn ReceiptStore {
+    pub(crate) fn store(&self) -> &dyn ReceiptStore {
         match &self.store {
             Store::Memory(store) => store,
             #[cfg(feature = "sled")]
@@ -92,12 +92,12 @@ impl Fixture {
         }
     }
 
-    pub fn set_wall(&self, wall: UnixMillis) {
+    pub(crate) fn set_wall(&self, wall: UnixMillis) {
         self.wall.store(wall.0, Ordering::SeqCst);
     }
 
     /// Ends the process start and begins the next.
-    pub fn reopen(&mut self, stop: Stop) {
+    pub(crate) fn reopen(&mut self, stop: Stop) {
         if stop == Stop::Clean {
             self.store().close().expect("the store closes");
         }
@@ -112,7 +112,7 @@ impl Fixture {
     }
 
     /// Sets the bound on parked bytes, by a reopen where it takes one.
-    pub fn set_parked_bytes_max(&mut self, max: u64) {
+    pub(crate) fn set_parked_bytes_max(&mut self, max: u64) {
         match &mut self.store {
             Store::Memory(store) => store.set_parked_bytes_max(max),
             #[cfg(feature = "sled")]

@@ -13,27 +13,27 @@ use receipted::{
 };
 use std::{sync::Arc, time::Duration};
 
-pub fn name(id: &str) -> OperationKey {
+pub(crate) fn name(id: &str) -> OperationKey {
     OperationKey::new("acme", "charge.v1", &[id.to_string()], Alphabet::Token).expect("a valid key")
 }
 
-pub fn key(id: &str) -> KeyDigest {
+pub(crate) fn key(id: &str) -> KeyDigest {
     name(id).digest()
 }
 
-pub fn slot(offset: i64) -> Slot {
+pub(crate) fn slot(offset: i64) -> Slot {
     Slot { topic: "payments".into(), partition: 0, offset }
 }
 
-pub fn attempt(number: u32) -> AttemptId {
+pub(crate) fn attempt(number: u32) -> AttemptId {
     AttemptId { number, claim: 1 }
 }
 
-pub fn print(byte: u8) -> Fingerprint {
+pub(crate) fn print(byte: u8) -> Fingerprint {
     Fingerprint::Digest([byte; 16])
 }
 
-pub fn admission(offset: i64) -> Admission {
+pub(crate) fn admission(offset: i64) -> Admission {
     Admission {
         fingerprint: print(1),
         slot: slot(offset),
@@ -46,7 +46,7 @@ pub fn admission(offset: i64) -> Admission {
     }
 }
 
-pub fn admit(id: &str, number: u32, seen: Revision) -> Entry {
+pub(crate) fn admit(id: &str, number: u32, seen: Revision) -> Entry {
     Entry::Admit {
         key: key(id),
         name: Some(Box::new(name(id))),
@@ -57,27 +57,27 @@ pub fn admit(id: &str, number: u32, seen: Revision) -> Entry {
     }
 }
 
-pub fn applied(reference: &str) -> Applied {
+pub(crate) fn applied(reference: &str) -> Applied {
     Applied { reference: Reference::new(reference), answer: Reply::Json("{\"ok\":true}".into()), already: false }
 }
 
-pub fn fact(id: &str, number: u32, fact: Fact) -> Entry {
+pub(crate) fn fact(id: &str, number: u32, fact: Fact) -> Entry {
     Entry::Fact { key: key(id), attempt: attempt(number), fact }
 }
 
-pub fn done(id: &str, number: u32, reference: &str) -> Entry {
+pub(crate) fn done(id: &str, number: u32, reference: &str) -> Entry {
     fact(id, number, Fact::Applied(applied(reference)))
 }
 
-pub fn doubt(id: &str, number: u32, reason: DoubtReason) -> Entry {
+pub(crate) fn doubt(id: &str, number: u32, reason: DoubtReason) -> Entry {
     Entry::Doubt { key: key(id), attempt: attempt(number), doubt: Doubt { reason, detail: "nobody knows".into(), at: UnixMillis(2) } }
 }
 
-pub fn operator() -> Author {
+pub(crate) fn operator() -> Author {
     Author::Operator { name: "mia".into(), uid: 1000 }
 }
 
-pub fn rule(id: &str, seen: Revision, attempts: &[u32], ruling: Ruling) -> Entry {
+pub(crate) fn rule(id: &str, seen: Revision, attempts: &[u32], ruling: Ruling) -> Entry {
     let verdict = Verdict {
         attempts: attempts.iter().map(|number| attempt(*number)).collect(),
         ruling,
@@ -89,7 +89,7 @@ pub fn rule(id: &str, seen: Revision, attempts: &[u32], ruling: Ruling) -> Entry
     Entry::Rule { key: key(id), seen, verdict: Box::new(verdict) }
 }
 
-pub fn payload(text: &str) -> Payload {
+pub(crate) fn payload(text: &str) -> Payload {
     Payload {
         key: Some(b"k".to_vec()),
         value: Some(text.as_bytes().to_vec()),
@@ -98,11 +98,11 @@ pub fn payload(text: &str) -> Payload {
     }
 }
 
-pub fn park_id(offset: i64, number: u32) -> ParkId {
+pub(crate) fn park_id(offset: i64, number: u32) -> ParkId {
     ParkId { slot: slot(offset), number }
 }
 
-pub fn park_of(id: Option<&str>, reason: ParkReason, payload: &Payload) -> Arc<Park> {
+pub(crate) fn park_of(id: Option<&str>, reason: ParkReason, payload: &Payload) -> Arc<Park> {
     Arc::new(Park {
         reason,
         key: id.map(key),
@@ -115,36 +115,36 @@ pub fn park_of(id: Option<&str>, reason: ParkReason, payload: &Payload) -> Arc<P
     })
 }
 
-pub fn park(id: Option<&str>, seen: Option<Revision>, offset: i64, number: u32, reason: ParkReason) -> Entry {
+pub(crate) fn park(id: Option<&str>, seen: Option<Revision>, offset: i64, number: u32, reason: ParkReason) -> Entry {
     let payload = payload(&format!("record {offset}"));
     Entry::Park { seen, id: park_id(offset, number), park: park_of(id, reason, &payload), payload: Arc::new(payload) }
 }
 
-pub fn end(id: Option<&str>, offset: i64, number: u32, kind: EndKind) -> Entry {
+pub(crate) fn end(id: Option<&str>, offset: i64, number: u32, kind: EndKind) -> Entry {
     let end = End { kind, by: Some(operator()), reason: "no use".into(), at: UnixMillis(5) };
     Entry::End { key: id.map(key), seen: None, park: park_id(offset, number), end }
 }
 
-pub fn append(store: &dyn ReceiptStore, entries: Vec<Entry>) -> Vec<Answer> {
+pub(crate) fn append(store: &dyn ReceiptStore, entries: Vec<Entry>) -> Vec<Answer> {
     store.append(Batch(entries)).expect("the batch is durable").answers
 }
 
 /// Appends one entry that must stand.
-pub fn stands(store: &dyn ReceiptStore, entry: Entry) -> Option<Arc<Known>> {
+pub(crate) fn stands(store: &dyn ReceiptStore, entry: Entry) -> Option<Arc<Known>> {
     match append(store, vec![entry]).remove(0) {
         Answer::Done(known) => known,
         Answer::Lost(known) => panic!("lost: {known:?}"),
     }
 }
 
-pub fn is_lost(answer: &Answer) -> bool {
+pub(crate) fn is_lost(answer: &Answer) -> bool {
     matches!(answer, Answer::Lost(_))
 }
 
-pub fn load(store: &dyn ReceiptStore, id: &str) -> Arc<Known> {
+pub(crate) fn load(store: &dyn ReceiptStore, id: &str) -> Arc<Known> {
     store.load(&[key(id)]).expect("the store reads").remove(0)
 }
 
-pub fn seen(store: &dyn ReceiptStore, id: &str) -> Revision {
+pub(crate) fn seen(store: &dyn ReceiptStore, id: &str) -> Revision {
     load(store, id).revision()
 }

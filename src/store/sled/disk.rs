@@ -6,6 +6,7 @@ use super::{
     directory::{Directory, Missing, io},
     entries::{Broken, Counts, Entries, Parks, StoredPark, add},
     format::{self, Damage, Key, RawPark},
+    progress::Progress,
     topics::Topics,
 };
 use crate::{
@@ -46,6 +47,8 @@ pub(super) struct Disk {
     pub(super) directory: Arc<Directory>,
     file: File,
     counts: Counts,
+    progress: Progress,
+    store_id: [u8; 16],
     blobs_changed: SystemTime,
     before_sync: Option<BeforeSync>,
 }
@@ -62,16 +65,25 @@ impl Disk {
         directory.sync_blobs()?;
         let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
         let blobs_changed = directory.blobs_changed()?;
-        Ok(Self { reader: Arc::new(reader), directory, file, counts: Counts::default(), blobs_changed, before_sync })
+        let progress = Progress::open(root)?;
+        let counts = Counts::default();
+        Ok(Self { reader: Arc::new(reader), directory, file, counts, progress, store_id: [0; 16], blobs_changed, before_sync })
     }
 
-    /// Takes over the counts that the store was left with.
-    pub(super) fn set_counts(&mut self, counts: Counts) {
+    /// What the progress file said at the open.
+    pub(super) fn progress(&self) -> Option<([u8; 16], u64)> {
+        self.progress.found
+    }
+
+    /// Takes over the store's name and the counts that it was left with.
+    pub(super) fn resume(&mut self, store_id: [u8; 16], counts: Counts) {
+        self.store_id = store_id;
         self.counts = counts;
     }
 
     /// Makes notes and entries durable, all or none.
     pub(super) fn write(&mut self, notes: &[Note], mut entries: Entries) -> Result<(), Error> {
+        self.counts.groups += 1;
         let mut topics = self.reader.topics_mut();
         let translated = notes.iter().try_for_each(|note| entries.note(note, &mut topics, &mut self.counts));
         let translated = translated.and_then(|()| entries.finish(&mut topics, &self.counts));
@@ -86,7 +98,8 @@ impl Disk {
             db.flush().map_err(|error| translate(self.directory.root(), "write", error))?;
             Ok(())
         })?;
-        self.sync()
+        self.sync()?;
+        self.progress.note(self.store_id, self.counts.groups)
     }
 
     fn sync(&mut self) -> Result<(), Error> {
@@ -104,6 +117,7 @@ impl Disk {
     /// Lets sled go (its last handle flushes), and then the directory.
     pub(super) fn close(&self) -> Result<(), Error> {
         drop(self.reader.db.write().unwrap_or_else(PoisonError::into_inner).take());
+        self.progress.sync()?;
         self.directory.release()
     }
 }
@@ -139,6 +153,17 @@ impl Reader {
                 let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
                 let (parsed, body) = self.check(&key, &value)?;
                 visit(parsed, body)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Every entry of a range as it is.
+    pub(super) fn raw(&self, range: std::ops::Range<[u8; 1]>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Error> {
+        self.with(|db| {
+            for entry in db.range(range) {
+                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
+                visit(&key, &value);
             }
             Ok(())
         })

@@ -30,6 +30,8 @@ pub(super) struct StoreMeta {
 /// Body of [`Meta::Counts`]: how many notes there are. Written with every group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Counts {
+    /// Groups that were written, this one included.
+    pub(super) groups: u64,
     /// Notes under operations.
     pub(super) notes: u64,
     /// Park notes.

@@ -206,7 +206,17 @@ impl Key {
         [[0]..[CHUNK], [CLOSED]..[0xff]]
     }
 
-    /// The range of operation notes.
+    /// The range of payload chunks.
+    pub(super) fn all_chunks() -> std::ops::Range<[u8; 1]> {
+        [CHUNK]..[CHUNK + 1]
+    }
+
+    /// The range of park notes and their ends.
+    pub(super) fn all_parks() -> std::ops::Range<[u8; 1]> {
+        [PARK]..[PARK + 1]
+    }
+
+    /// What no operation note reaches.
     pub(super) fn end_of_operations() -> [u8; 1] {
         [OPERATION + 1]
     }

@@ -8,6 +8,7 @@ mod entries;
 mod format;
 mod offline;
 mod open;
+mod progress;
 mod scan;
 mod topics;
 mod writer;
@@ -316,9 +317,9 @@ impl ReceiptStore for SledStore {
     }
 
     fn close(&self) -> Result<(), Error> {
-        let closed = self.ask(|reply| Command::Close { reply });
+        self.ask(|reply| Command::Close { reply })?;
         self.join_writer();
-        closed
+        Ok(())
     }
 }
 

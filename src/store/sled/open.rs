@@ -88,10 +88,12 @@ pub(super) fn open_disk<V: Visitor>(
 ) -> Result<(Disk, Contents), Error> {
     let mut disk = Disk::open(root, missing, cache_bytes, before_sync)?;
     let mut contents = scan(&disk.reader, visitor)?;
-    contents.check(root)?;
-    disk.set_counts(contents.stored);
-    if contents.meta.is_none() {
+    contents.check(root, disk.progress())?;
+    if let Some(meta) = &contents.meta {
+        disk.resume(meta.store_id, contents.stored);
+    } else {
         let meta = StoreMeta { format: FORMAT, store_id: uuid::Uuid::new_v4().into_bytes(), made: crate::store::system_clock() };
+        disk.resume(meta.store_id, contents.stored);
         put(&mut disk, [(Key::Meta(Meta::Store), &meta)])?;
         contents.meta = Some(meta);
     }

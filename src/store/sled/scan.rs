@@ -186,16 +186,28 @@ fn partition_of(reader: &Reader, topic: u32, number: i32) -> Result<Partition, D
 
 impl Contents {
     /// Whether the store can be read by this program, and whether every note that was counted is there.
-    pub(super) fn check(&self, root: &Path) -> Result<(), Error> {
+    pub(super) fn check(&self, root: &Path, progress: Option<([u8; 16], u64)>) -> Result<(), Error> {
         let corrupt = |detail: String| Error::Corrupt { directory: root.into(), detail };
         let Some(meta) = &self.meta else {
             if self.found != Counts::default() || !self.claims.is_empty() {
                 return Err(corrupt("the entry that names the store is missing".into()));
             }
-            return Ok(());
+            return match progress {
+                None => Ok(()),
+                Some((_, groups)) => Err(corrupt(format!("{groups} groups were durable, and none are there"))),
+            };
         };
         if meta.format != FORMAT {
             return Err(Error::Format { directory: root.into(), found: meta.format, expected: FORMAT });
+        }
+        if let Some((store_id, groups)) = progress {
+            if store_id != meta.store_id {
+                return Err(corrupt("its progress file is another store's".into()));
+            }
+            if groups > self.stored.groups {
+                let there = self.stored.groups;
+                return Err(corrupt(format!("{groups} groups were durable, and {there} are there: the end of the log is lost")));
+            }
         }
         let pairs = [
             ("notes", self.stored.notes, self.found.notes),
