@@ -15,8 +15,10 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of text in one note, at most. A larger one would not stay inside a page of the store.
-const NOTE_BYTES_MAX: u64 = 12 * 1024;
+/// Bytes of text in a fact, doubt, verdict or park note, at most: sixteen of them fit into a page.
+const NOTE_BYTES_MAX: u64 = 6 * 1024;
+/// Bytes of text in an admission, at most: the longest key has 8.9 kB.
+const ADMISSION_BYTES_MAX: u64 = 10 * 1024;
 /// Bytes of a parked record, at most; the runner's own bound is below.
 const PAYLOAD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of a topic's name, at most (Kafka allows 249).
@@ -300,7 +302,7 @@ fn check_size(entry: &Entry) -> Result<(), Error> {
         Entry::Admit { name, admission, .. } => {
             let name = name.as_ref().map_or(0, |name| name.canonical_bytes().len());
             fits("topic", admission.slot.topic.len(), TOPIC_BYTES_MAX)?;
-            fits("admission", name + admission.correlation.as_ref().map_or(0, String::len), NOTE_BYTES_MAX)
+            fits("admission", name + admission.correlation.as_ref().map_or(0, String::len), ADMISSION_BYTES_MAX)
         }
         Entry::Fact { fact, .. } => match fact {
             Fact::Applied(effect) => fits("answer", applied(effect), NOTE_BYTES_MAX),
