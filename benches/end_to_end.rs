@@ -51,9 +51,14 @@ fn produce(topic: &str, ids: impl Iterator<Item = usize>) {
 }
 
 fn client() -> BTreeMap<String, String> {
-    [("fetch.queue.backoff.ms", "2"), ("queued.min.messages", "100000"), ("queued.max.messages.kbytes", "65536"), ("fetch.wait.max.ms", "10")]
-        .map(|(name, value)| (name.into(), value.into()))
-        .into()
+    [
+        ("fetch.queue.backoff.ms", "2"),
+        ("queued.min.messages", "100000"),
+        ("queued.max.messages.kbytes", "65536"),
+        ("fetch.wait.max.ms", "10"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .into()
 }
 
 #[derive(Clone)]

@@ -228,6 +228,9 @@ impl ConsumerThread {
                     None => break,
                 }
             }
+            if !credit.is_left() {
+                self.credits.starve();
+            }
             if batch.is_empty() {
                 continue;
             }

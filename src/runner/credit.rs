@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -24,6 +24,7 @@ pub(super) struct Credits {
     records_max: usize,
     bytes_max: u64,
     counts: Arc<Mutex<BTreeMap<Assignment, Arc<Count>>>>,
+    starved: Arc<AtomicBool>,
 }
 
 /// What may still be taken in this round.
@@ -48,7 +49,17 @@ impl Credit {
 
 impl Credits {
     pub(super) fn new(records_max: usize, bytes_max: u64) -> Self {
-        Self { records_max, bytes_max, counts: Arc::default() }
+        Self { records_max, bytes_max, counts: Arc::default(), starved: Arc::default() }
+    }
+
+    /// The consumer thread had no credit left for records that are there.
+    pub(super) fn starve(&self) {
+        self.starved.store(true, Ordering::Release);
+    }
+
+    /// Whether the consumer thread waits for credit; asking takes the answer away.
+    pub(super) fn take_starved(&self) -> bool {
+        self.starved.swap(false, Ordering::AcqRel)
     }
 
     fn count(&self, assignment: Assignment) -> Arc<Count> {

@@ -53,6 +53,11 @@ impl Commands {
         Self { sender, thread }
     }
 
+    /// There is credit again.
+    pub(super) fn wake(&self) {
+        self.thread.unpark();
+    }
+
     /// Tells the consumer thread. When it is gone, its end is in the inbox already.
     pub(super) fn tell(&self, command: Command) {
         drop(self.sender.send(command));
@@ -333,6 +338,9 @@ impl Engine {
         for here in self.here.values() {
             let (records, bytes) = self.machine.in_flight(here.assignment.partition);
             self.parts.credits.left(here.assignment, here.records.saturating_sub(records), here.bytes.saturating_sub(bytes));
+        }
+        if self.parts.credits.take_starved() {
+            self.parts.commands.wake();
         }
     }
 

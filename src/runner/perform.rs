@@ -156,6 +156,13 @@ impl Tasks {
     }
 }
 
+/// No future outlives its runner: another one of this process may count quiet periods from its own start.
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.running.values().for_each(AbortHandle::abort);
+    }
+}
+
 /// What a lookup is made of.
 struct LookUp {
     key: crate::protocol::key::KeyDigest,
