@@ -161,6 +161,8 @@
 
 #[cfg(feature = "kafka")]
 pub mod admin;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "kafka")]
 pub mod config;
 pub mod handler;
@@ -172,3 +174,8 @@ pub mod store;
 #[cfg(feature = "kafka")]
 pub mod telemetry;
 pub mod testing;
+
+#[cfg(feature = "cli")]
+pub use cli::{main, serve};
+#[cfg(feature = "kafka")]
+pub use config::Config;

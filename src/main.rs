@@ -1,6 +1,7 @@
-//! x
+//! The program without an app: for operators of any team's service.
 
-// For the product alone: tests unwrap, and their functions need no documentation.
-#![warn(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+use std::process::ExitCode;
 
-fn main() {}
+fn main() -> ExitCode {
+    receipted::cli::bare()
+}

@@ -1,6 +1,6 @@
 //! Owns the app: topics with their routes, and the state that handlers share. It runs nothing.
 
-use super::{build, check::Error, route::Route, routes::Routes};
+use super::{build, check::Error, plan::Declared, route::Route, routes::Routes};
 
 /// The routes of a program whose handlers share an `S`.
 #[must_use = "an app without its state does nothing: `.with_state(..)`"]
@@ -19,6 +19,14 @@ impl<S: Send + Sync + 'static> App<S> {
     pub fn topic(mut self, name: impl Into<String>, route: Route<S>) -> Self {
         self.topics.push((name.into(), route));
         self
+    }
+
+    /// Checks everything that was declared, and says what each operation declares. Needs no state: nothing is connected.
+    ///
+    /// # Errors
+    /// The first declaration that does not hold, with topic, operation and remedy.
+    pub fn declared(&self) -> Result<Vec<Declared>, Error> {
+        build::declared(self)
     }
 
     /// Gives it the state of its handlers. `()` where they share none.
@@ -40,6 +48,6 @@ impl<S: Send + Sync + 'static> ReadyApp<S> {
     /// # Errors
     /// The first declaration that does not hold, with topic, operation and remedy.
     pub fn build(self) -> Result<Routes, Error> {
-        build::build(self.app, self.state)
+        build::build(&self.app, self.state)
     }
 }

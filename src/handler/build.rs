@@ -7,34 +7,44 @@ use super::{
     declaration::Declaration,
     outcome::Looked,
     part::same_parts,
-    plan::{Description, Erased, ErasedReply, RoutePlan},
+    plan::{Declared, Erased, ErasedReply, RoutePlan},
     route::{Branch, By, Route},
     routes::{IdentityRule, Node, Routes, Topic},
 };
 use crate::protocol::policy::Policy;
 use std::sync::Arc;
 
-pub(super) fn build<S: Send + Sync + 'static>(app: App<S>, state: S) -> Result<Routes, Error> {
-    let mut builder = Builder { state: Arc::new(state), found: Vec::new() };
+pub(super) fn build<S: Send + Sync + 'static>(app: &App<S>, state: S) -> Result<Routes, Error> {
+    let (topics, found) = checked(app)?;
+    let state = Arc::new(state);
+    let operations = found.iter().map(|found| found.plan(&state)).collect();
+    Ok(Routes::new(topics, operations))
+}
+
+/// What every operation of the app declares; its state is not needed for that.
+pub(super) fn declared<S: Send + Sync + 'static>(app: &App<S>) -> Result<Vec<Declared>, Error> {
+    Ok(checked(app)?.1.iter().map(Found::declared).collect())
+}
+
+fn checked<S: Send + Sync + 'static>(app: &App<S>) -> Result<(Vec<Topic>, Vec<Found<S>>), Error> {
+    let mut builder = Builder { found: Vec::new() };
     let mut topics: Vec<Topic> = Vec::new();
-    for (name, route) in app.topics {
-        check::topic(&name)?;
-        if topics.iter().any(|topic| topic.name == name) {
-            return Err(Error::TopicTwice { topic: name });
+    for (name, route) in &app.topics {
+        check::topic(name)?;
+        if topics.iter().any(|topic| topic.name == *name) {
+            return Err(Error::TopicTwice { topic: name.clone() });
         }
-        let node = builder.node(&name, &route.branch)?;
-        topics.push(Topic { name, lanes: route.lanes.unwrap_or_default(), node });
+        let node = builder.node(name, &route.branch)?;
+        topics.push(Topic { name: name.clone(), lanes: route.lanes.unwrap_or_default(), node });
     }
     builder.check_older_names()?;
     if builder.found.is_empty() {
         return Err(Error::Empty);
     }
-    let operations = builder.found.iter().map(|found| found.plan(&builder.state)).collect();
-    Ok(Routes::new(topics, operations))
+    Ok((topics, builder.found))
 }
 
 struct Builder<S> {
-    state: Arc<S>,
     found: Vec<Found<S>>,
 }
 
@@ -141,22 +151,30 @@ impl<S: Send + Sync + 'static> Found<S> {
         equal.into_iter().find(|(equal, _)| !equal).map(|(_, what)| what)
     }
 
-    fn plan(&self, state: &Arc<S>) -> RoutePlan {
-        let (declared, state) = (self.declared.clone(), state.clone());
-        let answer_bytes_max = declared.options.answer_bytes_max;
-        let description = Description {
+    fn declared(&self) -> Declared {
+        let declared = &self.declared;
+        Declared {
+            name: declared.name,
+            policy: self.policy.clone(),
+            answer_bytes_max: declared.options.answer_bytes_max,
             topics: self.topics.clone(),
             tenant: declared.tenant.to_string(),
             id: declared.id.iter().map(ToString::to_string).collect(),
             parameters: declared.parameters.to_string(),
             formerly: declared.options.formerly.clone(),
             passes_key: declared.passes_key,
-        };
+            replies: declared.options.reply.is_some(),
+        }
+    }
+
+    fn plan(&self, state: &Arc<S>) -> RoutePlan {
+        let (declared, state) = (self.declared.clone(), state.clone());
+        let answer_bytes_max = declared.options.answer_bytes_max;
         RoutePlan {
             name: declared.name,
             policy: self.policy.clone(),
             answer_bytes_max,
-            description,
+            declared: self.declared(),
             look_up: look_up(&declared, &state),
             reply: reply(&declared, &state),
             handler: Box::new(move |delivery| (declared.handler)(delivery, &state, answer_bytes_max)),

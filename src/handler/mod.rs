@@ -33,7 +33,7 @@ pub use operation::{AttemptInfo, Delivery, Operation, Replay};
 pub use outcome::{Applied, BoxError, EffectExt, Failure, Finding, IntoFailure, IntoFinding, IntoOutcome, Looked};
 pub use parameters::{Parameters, json_fields, unchecked, whole_value};
 pub use part::{IntoId, IntoPart, Part, fixed, header, json, record_key};
-pub use plan::RoutePlan;
+pub use plan::{Declared, RoutePlan};
 pub use record::{Invalid, Record};
 pub use reply::{Answered, Replied, Reply, ReplyArguments};
 pub use route::{NeedsOtherwise, Route, by, dead_letter, skip};

@@ -24,21 +24,29 @@ pub struct RoutePlan {
     pub policy: Policy,
     /// Bytes of JSON of an answer that are kept.
     pub answer_bytes_max: usize,
-    pub(super) description: Description,
+    pub(super) declared: Declared,
     pub(super) handler: Erased<Outcome>,
     pub(super) look_up: Option<Erased<Looked>>,
     pub(super) reply: Option<ErasedReply>,
 }
 
-/// What people are shown of a route.
+/// What an operation declares, complete: what the `routes` command prints.
 #[derive(Debug, Clone)]
-pub(super) struct Description {
-    pub(super) topics: Vec<String>,
+#[non_exhaustive]
+pub struct Declared {
+    /// The operation's name with its version.
+    pub name: &'static str,
+    /// Its contract, policies and limits.
+    pub policy: Policy,
+    /// The topics that carry it.
+    pub topics: Vec<String>,
+    pub(super) answer_bytes_max: usize,
     pub(super) tenant: String,
     pub(super) id: Vec<String>,
     pub(super) parameters: String,
     pub(super) formerly: Vec<&'static str>,
     pub(super) passes_key: PassesKey,
+    pub(super) replies: bool,
 }
 
 impl RoutePlan {
@@ -84,19 +92,19 @@ impl RoutePlan {
     /// Whether the handler takes the `Operation`, without which it cannot give the destination an idempotency key.
     #[must_use]
     pub fn passes_key(&self) -> bool {
-        self.description.passes_key == PassesKey::Can
+        self.declared.passes_key == PassesKey::Can
     }
 
     /// The topics that carry the operation.
     #[must_use]
     pub fn topics(&self) -> &[String] {
-        &self.description.topics
+        &self.declared.topics
     }
 
     /// The operation's older names, newest first as declared.
     #[must_use]
     pub fn formerly(&self) -> &[&'static str] {
-        &self.description.formerly
+        &self.declared.formerly
     }
 }
 
@@ -108,7 +116,13 @@ fn extracted<T>(prepare: &Erased<T>, delivery: &Delivery) -> Result<BoxFuture<T>
 /// The route's contract in words, a line each: what the `routes` command prints.
 impl fmt::Display for RoutePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (about, policy) = (&self.description, &self.policy);
+        self.declared.fmt(f)
+    }
+}
+
+impl fmt::Display for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (about, policy) = (self, &self.policy);
         writeln!(f, "{}", self.name)?;
         writeln!(f, "  topics       {}", about.topics.join(", "))?;
         writeln!(f, "  tenant       {}", about.tenant)?;
@@ -132,14 +146,9 @@ impl fmt::Display for RoutePlan {
             policy.attempts_max, back_off.first, back_off.max, back_off.give_up
         )?;
         writeln!(f, "  unresolved   {} at most", policy.unresolved_max)?;
-        let key = if self.passes_key() { "the handler takes it" } else { "not taken: the destination cannot deduplicate" };
+        let key = if self.passes_key == PassesKey::Can { "the handler takes it" } else { "not taken: the destination cannot deduplicate" };
         writeln!(f, "  provider key {key}")?;
-        write!(
-            f,
-            "  answer       up to {} bytes kept, {}",
-            self.answer_bytes_max,
-            if self.has_reply() { "handed on" } else { "not handed on" }
-        )
+        write!(f, "  answer       up to {} bytes kept, {}", self.answer_bytes_max, if self.replies { "handed on" } else { "not handed on" })
     }
 }
 

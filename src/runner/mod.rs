@@ -6,6 +6,7 @@
 
 mod assignment;
 mod clock;
+mod committed;
 mod consumer;
 mod context;
 mod credit;
@@ -22,6 +23,7 @@ mod perform;
 mod producer;
 mod settings;
 
+pub use committed::committed;
 pub use error::Error;
 pub use health::Health;
 pub use operator::{Operator, Operators};

@@ -106,6 +106,13 @@ impl Settings {
         client
     }
 
+    /// The settings of a client that looks at the group and does not join it.
+    pub(super) fn observer(&self) -> ClientConfig {
+        let mut client = self.client();
+        client.set("group.id", &self.group).set("enable.auto.commit", "false");
+        client
+    }
+
     /// The dead-letter producer's settings.
     pub(super) fn producer(&self, store_id: &str) -> ClientConfig {
         let mut client = self.client();

@@ -2,6 +2,8 @@
 //! ([`observe`]), gauges read from the store ([`snapshot`]), and the pages that serve them. Does not own what happens, and changes
 //! nothing.
 
+#[cfg(feature = "cli")]
+pub mod log;
 pub mod observe;
 #[cfg(feature = "cli")]
 pub mod pages;

@@ -1,0 +1,81 @@
+//! Owns `store`: a running one at a glance, a stopped one checked, and a group's offsets accepted into it.
+
+use super::{
+    args::StoreCommand,
+    operations::{client, directory},
+    output::{Failure, Output, print},
+    serve::settings,
+};
+use crate::{admin::look::Status, config::Config, runner, store::Partition};
+use serde_json::json;
+use std::path::Path;
+
+pub(super) async fn run(command: StoreCommand, config: Option<&Path>, output: Output) -> Result<(), Failure> {
+    match command {
+        StoreCommand::Status { at } => print(&client(&at, config)?.status().await?, output, status_text),
+        StoreCommand::Verify { at } => verify(&directory(&at, config)?, output),
+        StoreCommand::Adopt { target, offset, reason } => adopt(&target, offset, &reason, config, output),
+    }
+}
+
+fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
+    let report = crate::store::sled::verify(directory)?;
+    print(&format!("{report:?}"), output, Clone::clone)
+}
+
+fn adopt(target: &str, offset: Option<i64>, reason: &str, config: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let config = Config::load(config, std::env::vars_os())?;
+    let wanted = match target.rsplit_once('/') {
+        Some((topic, number)) => (topic, Some(number.parse().map_err(|_| Failure::usage("TOPIC/PARTITION needs a number"))?)),
+        None => (target, None),
+    };
+    let offsets: Vec<(i32, i64)> = match (wanted, offset) {
+        ((_, Some(number)), Some(offset)) => vec![(number, offset)],
+        ((_, None), Some(_)) => return Err(Failure::usage("--offset needs TOPIC/PARTITION")),
+        ((topic, number), None) => {
+            let committed = runner::committed(&settings(&config), topic).map_err(|error| Failure::new(error.exit_code(), &error))?;
+            committed.into_iter().filter(|(found, _)| number.is_none_or(|number| number == *found)).collect()
+        }
+    };
+    if offsets.is_empty() {
+        let remedy = "a partition without one starts at the store's watermark, or at kafka.first_start";
+        return Err(Failure::set_up(format!("group {:?} has committed nothing for {target:?}", config.kafka.group), remedy));
+    }
+    let adopted = offsets.iter().map(|(number, offset)| {
+        let partition = Partition { topic: wanted.0.into(), number: *number };
+        crate::store::sled::adopt(&config.store.directory, &partition, *offset, reason)?;
+        Ok(json!({ "partition": partition.to_string(), "offset": offset }))
+    });
+    let adopted = adopted.collect::<Result<Vec<_>, Failure>>()?;
+    print(&adopted, output, |_| {
+        let lines = offsets.iter().map(|(number, offset)| format!("{}/{number} adopted at {offset}, for the next start", wanted.0));
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+fn status_text(status: &Status) -> String {
+    let mut text = format!(
+        "store {} (claim {})\noperations {}, in doubt {}, with parked records {}, disputed {}, superseded {}, reopened and waiting {}\n\
+         duplicate effects {}\nbytes {} (parked {}), free on the disk {}\n",
+        status.store,
+        status.claim,
+        status.operations,
+        status.in_doubt,
+        status.parked,
+        status.disputed,
+        status.superseded,
+        status.reopened_waiting,
+        status.duplicate_effects,
+        status.store_bytes,
+        status.parked_bytes,
+        status.disk_free_bytes,
+    );
+    if let Some(pressure) = &status.pressure {
+        text.push_str(&format!("AT A BOUND: {pressure}\n"));
+    }
+    let shown = |offset: &Option<i64>| offset.map_or_else(|| "-".into(), |offset| offset.to_string());
+    for (partition, (watermark, committed)) in &status.partitions {
+        text.push_str(&format!("{partition}: complete below {}, committed {}\n", shown(watermark), shown(committed)));
+    }
+    text
+}
