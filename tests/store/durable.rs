@@ -358,7 +358,8 @@ fn first_key(db: &::sled::Db, prefix: &[u8]) -> ::sled::IVec {
 }
 
 fn what_is_missing_or_changed_is_found(root: &Path) {
-    let damages: [(&str, fn(&::sled::Db)); 7] = [
+    type Damage = fn(&::sled::Db);
+    let damages: [(&str, Damage); 7] = [
         ("a note is gone", |db| drop(db.remove(first_key(db, &[0x10])).expect("writes"))),
         ("a park note is gone", |db| drop(db.remove(first_key(db, &[0x20])).expect("writes"))),
         ("a chunk is gone", |db| drop(db.remove(first_key(db, &[0x21])).expect("writes"))),
@@ -431,13 +432,13 @@ fn large_notes_side_by_side_come_back(root: &Path) {
         }
         _ => unreachable!(),
     };
-    append(&store, (0..40).map(entry).collect());
+    (0..400).map(entry).for_each(|entry| drop(append(&store, vec![entry])));
     store.close().expect("closes");
     // Pages of such notes are too large for sled's log, and lie in files of their own, which we have to sync.
     let report = verify(root).expect("reads");
     assert!(report.is_sound() && report.blobs > 0, "{} blobs, {report}", report.blobs);
     let store = SledStore::open(&options).expect("opens");
-    for i in 0..40 {
+    for i in 0..400 {
         let known = store.load(&[name(i).digest()]).expect("reads").remove(0);
         assert_eq!(known.key, Some(name(i)));
     }

@@ -50,7 +50,15 @@ pub(crate) enum Stop {
 enum Store {
     Memory(MemoryStore),
     #[cfg(feature = "sled")]
-    Sled(Option<SledStore>, Options, #[allow(dead_code)] tempfile::TempDir),
+    Sled(Box<Sled>),
+}
+
+#[cfg(feature = "sled")]
+struct Sled {
+    store: Option<SledStore>,
+    options: Options,
+    /// Removed with the fixture.
+    _directory: tempfile::TempDir,
 }
 
 pub(crate) struct Fixture {
@@ -78,7 +86,7 @@ impl Fixture {
                     options.known_bytes_max = 0;
                 }
                 let store = SledStore::open(&options).expect("the store opens");
-                Store::Sled(Some(store), options, directory)
+                Store::Sled(Box::new(Sled { store: Some(store), options, _directory: directory }))
             }
         };
         Self { store, wall }
@@ -88,7 +96,7 @@ impl Fixture {
         match &self.store {
             Store::Memory(store) => store,
             #[cfg(feature = "sled")]
-            Store::Sled(store, ..) => store.as_ref().expect("the store is open"),
+            Store::Sled(sled) => sled.store.as_ref().expect("the store is open"),
         }
     }
 
@@ -104,9 +112,9 @@ impl Fixture {
         match &mut self.store {
             Store::Memory(store) => *store = store.restart(),
             #[cfg(feature = "sled")]
-            Store::Sled(store, options, _) => {
-                drop(store.take());
-                *store = Some(SledStore::open(options).expect("the store opens again"));
+            Store::Sled(sled) => {
+                drop(sled.store.take());
+                sled.store = Some(SledStore::open(&sled.options).expect("the store opens again"));
             }
         }
     }
@@ -116,8 +124,8 @@ impl Fixture {
         match &mut self.store {
             Store::Memory(store) => store.set_parked_bytes_max(max),
             #[cfg(feature = "sled")]
-            Store::Sled(_, options, _) => {
-                options.parked_bytes_max = max;
+            Store::Sled(sled) => {
+                sled.options.parked_bytes_max = max;
                 self.reopen(Stop::Clean);
             }
         }

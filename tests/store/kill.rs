@@ -53,6 +53,13 @@ pub(crate) fn trials() -> Vec<Trial> {
 pub(crate) fn role() -> Option<ExitCode> {
     let role = std::env::var(ROLE).ok()?;
     let root = PathBuf::from(std::env::var(ROOT).expect("the parent names the store"));
+    if role == "write" {
+        // It ends with its parent, however that one does.
+        std::thread::spawn(|| {
+            drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+            std::process::exit(70);
+        });
+    }
     match role.as_str() {
         "write" => write(&root),
         "open" => drop(open(&root)),
@@ -172,8 +179,11 @@ fn c43_a_kill_during_open_never_locks_the_store(root: &Path) {
     let mut killed = 0;
     for step in 0..30 {
         let mut opener = child("open", root);
-        // A kill at every part of an open. The pause only chooses the place.
-        std::thread::sleep(takes * step / 24);
+        // It may run for so long: a kill at every part of an open, and some that come too late.
+        let (ended, wait) = std::sync::mpsc::sync_channel(1);
+        let mut out = opener.stdout.take().expect("piped");
+        std::thread::spawn(move || ended.send(std::io::copy(&mut out, &mut std::io::sink())));
+        drop(wait.recv_timeout(takes * step / 24));
         opener.kill().expect("kill -9");
         killed += u32::from(!opener.wait().expect("it ends").success());
         if step % 5 == 0 {

@@ -4,11 +4,11 @@
 use super::super::Error;
 use rustix::fs::{FlockOperation, flock};
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 const LOCK: &str = "lock";
@@ -85,17 +85,21 @@ impl Directory {
         Ok(())
     }
 
-    /// When a file was last added to or removed from the blobs' directory.
-    pub(super) fn blobs_changed(&self) -> Result<SystemTime, Error> {
-        fs::metadata(self.data.join("blobs")).and_then(|meta| meta.modified()).map_err(io("look at its blobs"))
-    }
-
-    /// Syncs values that were too large for a page. sled never does; there should be none.
-    pub(super) fn sync_blobs(&self) -> Result<(), Error> {
+    /// Syncs values that were too large for a page, which sled never does. `synced` has those that were synced before.
+    pub(super) fn sync_blobs(&self, synced: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
         let blobs = self.data.join("blobs");
-        for file in list(&blobs)? {
-            File::open(&file).and_then(|file| file.sync_all()).map_err(io("sync a blob"))?;
+        let there: BTreeSet<PathBuf> = list(&blobs)?.into_iter().collect();
+        if there.is_subset(synced) {
+            return Ok(());
         }
+        for file in there.difference(synced) {
+            match File::open(file).and_then(|file| file.sync_all()) {
+                // sled removes what is superseded whenever it likes.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result.map_err(io("sync a blob"))?,
+            }
+        }
+        *synced = there;
         sync_directory(&blobs)
     }
 

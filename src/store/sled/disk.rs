@@ -20,12 +20,13 @@ use crate::{
 };
 use ::sled::{Batch, Config, Db, IVec};
 use std::{
+    collections::BTreeSet,
     fs::File,
     ops::RangeBounds,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 /// How often sled's own lock is tried, 20 ms apart.
@@ -49,7 +50,7 @@ pub(super) struct Disk {
     counts: Counts,
     progress: Progress,
     store_id: [u8; 16],
-    blobs_changed: SystemTime,
+    blobs: BTreeSet<PathBuf>,
     before_sync: Option<BeforeSync>,
 }
 
@@ -62,12 +63,12 @@ impl Disk {
         let file = directory.open_db()?;
         file.sync_all().map_err(io("sync its db file"))?;
         directory.sync()?;
-        directory.sync_blobs()?;
+        let mut blobs = BTreeSet::new();
+        directory.sync_blobs(&mut blobs)?;
         let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
-        let blobs_changed = directory.blobs_changed()?;
         let progress = Progress::open(root)?;
         let counts = Counts::default();
-        Ok(Self { reader: Arc::new(reader), directory, file, counts, progress, store_id: [0; 16], blobs_changed, before_sync })
+        Ok(Self { reader: Arc::new(reader), directory, file, counts, progress, store_id: [0; 16], blobs, before_sync })
     }
 
     /// What the progress file said at the open.
@@ -103,11 +104,7 @@ impl Disk {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        let changed = self.directory.blobs_changed()?;
-        if changed != self.blobs_changed {
-            self.directory.sync_blobs()?;
-            self.blobs_changed = changed;
-        }
+        self.directory.sync_blobs(&mut self.blobs)?;
         if let Some(before_sync) = &self.before_sync {
             before_sync().map_err(io("sync"))?;
         }
