@@ -179,3 +179,8 @@ pub mod testing;
 pub use cli::{main, serve};
 #[cfg(feature = "kafka")]
 pub use config::Config;
+
+/// The examples of the README, compiled.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
