@@ -66,6 +66,15 @@ fn the_defaults_resolve_to_what_the_file_says() {
 }
 
 #[test]
+fn what_follows_from_other_keys_is_shown_resolved() {
+    let config = Config::from_text(MINIMAL).unwrap();
+    let value = |key: &str| config.shown().iter().find(|shown| shown.key == key).unwrap().value.clone();
+    assert_eq!(value("dead_letter.topic"), "\"g.dead-letters\"");
+    assert_eq!(value("kafka.group_instance_id"), "\"receipted-<store id>\"");
+    assert_eq!(value("runner.tenant_permits_max"), "48");
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_key() {
     let error = load(&format!("{MINIMAL}[runner]\npermit = 3\n"), &[]).unwrap_err();
     assert!(matches!(&error, Error::UnknownKey { key, origin: Origin::File(_), nearest: Some(near) }

@@ -84,10 +84,24 @@ impl Config {
         &self.shown
     }
 
+    /// Where a key that is not set follows from others, its value is shown.
+    fn show_resolved(&mut self) {
+        let resolved = [
+            ("dead_letter.topic", format!("{:?}", self.dead_letter.topic)),
+            ("kafka.group_instance_id", format!("{:?}", self.kafka.instance_id("<store id>"))),
+            ("runner.tenant_permits_max", self.runner.tenant_permits_max.to_string()),
+        ];
+        for (key, value) in resolved {
+            if let Some(shown) = self.shown.iter_mut().find(|shown| shown.key == key) {
+                shown.value = value;
+            }
+        }
+    }
+
     fn resolve(layers: Layers) -> Result<Self, Error> {
         let raw = layers.raw()?;
         let kafka = resolve::kafka(&raw.kafka, &layers)?;
-        let config = Self {
+        let mut config = Self {
             store: resolve::store(&raw.store, &layers)?,
             runner: resolve::runner(&raw.runner, &layers)?,
             reconcile: resolve::reconcile(&raw.reconcile, &layers)?,
@@ -98,6 +112,7 @@ impl Config {
             kafka,
         };
         resolve::relations(&config, &layers)?;
+        config.show_resolved();
         Ok(config)
     }
 }
