@@ -3,7 +3,6 @@
 use super::{
     extract::{FromRef, State},
     function::{BoxFuture, Code, Function},
-    guard::guarded,
     operation::{Delivery, Operation},
     outcome::{BoxError, error_text},
     record::{Invalid, Record},
@@ -128,8 +127,8 @@ impl<S> ReplyHook<S> {
     {
         let hook = Arc::new(hook);
         let call = move |reply: Reply, state: &S| -> BoxFuture<Replied> {
-            let (hook, arguments) = (hook.clone(), guarded(|| A::arguments(reply, state)));
-            Box::pin(async move { hook.call(arguments?).await.map_err(|error| error_text(error.into())) })
+            let (hook, arguments) = (hook.clone(), A::arguments(reply, state));
+            Box::pin(async move { hook.call(arguments).await.map_err(|error| error_text(error.into())) })
         };
         Self { code: Code::of::<H>(), call: Arc::new(call) }
     }
