@@ -47,6 +47,7 @@ pub(crate) enum Stop {
     Killed,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one a test")]
 enum Store {
     Memory(MemoryStore),
     #[cfg(feature = "sled")]
