@@ -170,6 +170,12 @@ impl Child {
         format!("---- output of {} (pid {}), {skipped} lines left out\n{}\n----", self.name, self.pid(), lines[skipped..].join("\n"))
     }
 
+    /// The newest line that begins with `part`, without the stream's name.
+    pub fn newest_line(&self, part: &str) -> Option<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().rev().map(|line| &line[5..]).find(|line| line.starts_with(part)).map(str::to_owned)
+    }
+
     /// All lines so far, without the stream's name.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().iter().map(|line| line[5..].to_owned()).collect()

@@ -5,6 +5,7 @@ use super::{
     broker,
     cluster::{self, Record},
     destination::{Apply, ApplyError, Destination},
+    http::Samples,
     process::{self, Child, wait_until},
 };
 use receipted::{
@@ -13,7 +14,7 @@ use receipted::{
     protocol::{park::ParkId, policy::Lanes},
     runner::{ErrorText, FirstStart, Runner, Settings},
     store::{
-        ReceiptStore,
+        ReceiptStore, Which,
         sled::{Options, SledStore},
     },
 };
@@ -45,6 +46,7 @@ pub struct Service {
     pub brokers: String,
     pub group: String,
     pub topic: String,
+    pub partitions: i32,
     pub store: PathBuf,
     pub destination: String,
     pub in_doubt: InDoubt,
@@ -79,6 +81,7 @@ impl Service {
             brokers: cluster.brokers().into(),
             group: cluster::unique(prefix),
             topic,
+            partitions,
             store: store.join("receipts"),
             destination: destination.into(),
             in_doubt: InDoubt::Hold,
@@ -114,16 +117,14 @@ impl Service {
         SledStore::open(&Options::new(&self.store)).expect("the store of a stopped service opens")
     }
 
+    /// What the group has committed, summed over the partitions.
     pub fn committed(&self) -> i64 {
-        let cluster = broker::shared();
-        let partitions = cluster.partitions(&self.topic).expect("the topic");
-        (0..partitions)
-            .filter_map(|partition| cluster.committed(&self.group, &self.topic, i32::try_from(partition).expect("a partition")))
-            .map(|committed| committed.offset)
-            .sum()
+        let committed = |partition| broker::shared().committed(&self.group, &self.topic, partition).map(|committed| committed.offset);
+        (0..self.partitions).filter_map(committed).sum()
     }
 
     /// Waits until the group has committed so many records over all partitions.
+    #[track_caller]
     pub fn wait_committed(&self, records: i64) {
         wait_until(&format!("{records} committed offsets in {}", self.group), BOUND, || self.committed() >= records);
     }
@@ -159,10 +160,22 @@ impl Running {
         self.child.kill();
     }
 
-    /// Stops it in good order.
-    pub fn stop(mut self) {
+    /// Stops it in good order, and gives what its metrics said at the end.
+    pub fn stop(mut self) -> Samples {
         self.child.signal(rustix::process::Signal::TERM);
         self.child.wait_success(BOUND);
+        let page: Vec<_> = self.child.lines().iter().filter_map(|line| line.strip_prefix("metric ").map(str::to_owned)).collect();
+        Samples::parse(&page.join("\n")).unwrap_or_else(|line| panic!("not a sample: {line:?}"))
+    }
+
+    /// Waits until its store has so many operations in doubt, and so many open park notes.
+    #[track_caller]
+    pub fn wait_open(&mut self, doubts: usize, parked: usize) {
+        let (child, open) = (&mut self.child, open_line(doubts, parked));
+        wait_until(&format!("{open:?}"), BOUND, || {
+            assert!(child.ended().is_none(), "the service ended:\n{}", child.output());
+            child.newest_line(OPEN).is_some_and(|line| line == open)
+        });
     }
 
     /// Waits until it ends by itself, and gives its exit code and what it said.
@@ -170,6 +183,13 @@ impl Running {
         let status = self.child.wait(BOUND);
         (status.code().unwrap_or(-1), self.child.output())
     }
+}
+
+/// How the line begins that tells what is open in the store.
+const OPEN: &str = "service open: ";
+
+fn open_line(doubts: usize, parked: usize) -> String {
+    format!("{OPEN}{doubts} in doubt, {parked} parked")
 }
 
 #[derive(Clone)]
@@ -292,6 +312,19 @@ async fn serve(service: Service) -> i32 {
         }
     };
     let routes = Arc::new(app(&service).build().expect("the app builds"));
+    let metrics = receipted::telemetry::recorder::install().expect("no other recorder");
+    let watched = store.clone();
+    tokio::spawn(async move {
+        let mut before = String::new();
+        loop {
+            let open = open_line(watched.count(Which::InDoubt), watched.parked(None, usize::MAX).len());
+            if open != before {
+                println!("{open}");
+                before = open;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
     let runner = Runner::new(settings(&service), routes, store.clone());
     let health = runner.health();
     tokio::spawn(async move {
@@ -306,6 +339,7 @@ async fn serve(service: Service) -> i32 {
             term.recv().await;
         })
         .await;
+    metrics.render().lines().for_each(|line| println!("metric {line}"));
     if let Err(error) = store.close() {
         eprintln!("error: {error}");
         return 74;
