@@ -1,5 +1,7 @@
 //! The machine alone: production rules, a world of our own, time as a number. The judge is the world's ledger.
 
+#[path = "machine/cases.rs"]
+mod cases;
 #[path = "machine/random.rs"]
 mod random;
 #[path = "machine/stories.rs"]

@@ -228,7 +228,12 @@ impl Engine {
                 let about = subject.as_deref().map(|subject| About::of_subject(subject, &receipt));
                 let letter = self.tasks.producer.letter(&slot, reason, &detail, &payload, about.as_ref());
                 let inbox = self.parts.inbox.clone();
-                self.tasks.producer.send(letter, move |result| drop(inbox.send(Inbox::DeadLettered(work, result))));
+                self.tasks.producer.send(letter, move |result| {
+                    if let Err(error) = &result {
+                        observe::dead_letter_failed(&slot, error);
+                    }
+                    drop(inbox.send(Inbox::DeadLettered(work, result)));
+                });
             }
             Action::Reply { work, receipt, subject, replay, payload } => self.tasks.reply(work, &receipt, &subject, replay, payload),
             Action::Load { key } => return self.load(key).map(|known| Event::Doubtful { key, known }),

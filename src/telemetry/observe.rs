@@ -176,6 +176,11 @@ pub fn looked_up(key: &KeyDigest, finding: &Result<Finding, String>) {
     counter!("receipted_lookups_total", "result" => result).increment(1);
 }
 
+/// The dead-letter topic did not take a record: it is parked here, and the gauge `parked{reason="dead_letter_failed"}` rises.
+pub fn dead_letter_failed(slot: &Slot, error: &str) {
+    tracing::error!(%slot, error, "dead-letter topic does not take this record");
+}
+
 /// A parked record cannot run as it is.
 pub fn not_unparked(park: &ParkId, reason: &str) {
     tracing::error!(slot = %park.slot, number = park.number, reason, "parked record cannot run; it waits for a person");

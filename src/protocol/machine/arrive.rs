@@ -52,6 +52,7 @@ impl Machine {
                     if !self.answered_at_once(assignment, &work, position) {
                         let lane = work.lane;
                         let id = self.take_in(assignment, work);
+                        self.note_running(id);
                         let head = self.partitions.get_mut(&assignment.partition).is_some_and(|p| p.join_lane(lane, id));
                         if head { self.ready.push_back(id) } else { self.waits_behind(assignment, id) }
                     }
@@ -84,6 +85,7 @@ impl Machine {
             replay: Replay::Repeat,
             kind: StartKind::First,
             rerun: None,
+            repeat: "settled",
         }
     }
 
@@ -264,7 +266,16 @@ impl Machine {
         }
     }
 
+    /// A repeat that comes while an attempt of its operation runs is suppressed for that reason, wherever it waits meanwhile.
+    fn note_running(&mut self, id: WorkId) {
+        let Some(work) = self.works.get_mut(&id) else { return };
+        if work.key().and_then(|key| self.keys.get(&key)).is_some_and(|entry| entry.busy_for(id)) {
+            work.repeat = "running";
+        }
+    }
+
     fn wait_for_key(&mut self, id: WorkId, key: &crate::protocol::key::KeyDigest) {
+        self.note_running(id);
         self.set_phase(id, Phase::Key);
         if let Some(entry) = self.keys.get_mut(key)
             && !entry.waiters.contains(&id)

@@ -162,6 +162,7 @@ impl Machine {
             replay: Replay::Original,
             kind: StartKind::Resumed,
             rerun: None,
+            repeat: "settled",
         };
         self.works.insert(id, work);
         self.ready.push_back(id);

@@ -39,7 +39,8 @@ impl Machine {
             (Replay::Original, Some(entry)) if matches!(entry.known.receipt.state(), State::Rejected(_)) => "rejected",
             (Replay::Original, _) => "applied",
             (Replay::Repeat, _) => {
-                self.tally(Tally::Suppressed("settled"));
+                let reason = work.repeat;
+                self.tally(Tally::Suppressed(reason));
                 "suppressed"
             }
         };

@@ -183,6 +183,8 @@ pub(super) struct Work {
     pub(super) kind: StartKind,
     /// For a rerun: the wall-clock bounds within which it must be admitted.
     pub(super) rerun: Option<(UnixMillis, UnixMillis)>,
+    /// What it counts as when its operation turns out to be settled: *running* if it came while an attempt ran.
+    pub(super) repeat: &'static str,
 }
 
 impl Work {
