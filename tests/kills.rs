@@ -10,7 +10,7 @@ mod support;
 
 use load::{Account, Dice, Load, kills, run_until_killed};
 use naive::{Claim, Naive};
-use receipted::store::{ReceiptStore, Which, sled::SledStore};
+use receipted::store::{ReceiptStore, Which};
 use std::collections::BTreeSet;
 use support::{
     broker,
@@ -50,22 +50,9 @@ fn run(name: &str, operations: usize, count: usize, set: impl FnOnce(Service) ->
     }
     running.stop();
     let store = service.open_store();
-    let account = Account::of(&load, &server.ledger(), &listed(&store));
+    let account = Account::of(&load, &server.ledger(), &service::listed(&store));
     println!("{name}: {count} kills, {account}");
     Run { service, server, load, account, kills: count, _folder: folder }
-}
-
-/// Every operation that is shown to a person.
-fn listed(store: &SledStore) -> BTreeSet<String> {
-    let pages = [Which::InDoubt, Which::Parked].into_iter().flat_map(|which| store.list(which, None, usize::MAX).unwrap());
-    let open = pages.map(|(_, known)| known);
-    let incidents = store.incidents(0, usize::MAX).unwrap();
-    let doubled = incidents.into_iter().flat_map(|(_, incident)| store.load(&[incident.key]).unwrap());
-    let name = |known: std::sync::Arc<receipted::protocol::known::Known>| {
-        let key = known.key.as_ref().expect("the key is stored");
-        operation_of(key.tenant(), &key.id()[0])
-    };
-    open.chain(doubled).map(name).collect()
 }
 
 impl Run {

@@ -19,7 +19,12 @@ use receipted::{
     },
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 /// How long a service may take to come up, or to stop.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -351,6 +356,16 @@ async fn serve(service: Service) -> i32 {
             i32::from(error.exit_code())
         }
     }
+}
+
+/// Every operation that a stopped service's store shows to a person: in doubt, parked, or with an incident.
+pub fn listed(store: &SledStore) -> BTreeSet<String> {
+    let pages = [Which::InDoubt, Which::Parked].into_iter().flat_map(|which| store.list(which, None, usize::MAX).expect("a listing"));
+    let open = pages.map(|(_, known)| known);
+    let incidents = store.incidents(0, usize::MAX).expect("the incidents");
+    let doubled = incidents.into_iter().flat_map(|(_, incident)| store.load(&[incident.key]).expect("an operation"));
+    let keys = open.chain(doubled).map(|known| known.key.clone().expect("the key is stored"));
+    keys.map(|key| operation_of(key.tenant(), &key.id()[0])).collect()
 }
 
 /// Open park notes of a stopped service's store.
