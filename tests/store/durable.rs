@@ -6,10 +6,11 @@ use libtest_mimic::{Failed, Trial};
 use receipted::{
     protocol::{
         change::Total,
-        key::{Alphabet, OperationKey},
+        fingerprint::Fingerprint,
+        key::{Alphabet, OperationKey, hex},
         known::{Entry, Known, Revision},
-        note::{DoubtReason, Ruling},
-        park::{EndKind, ParkReason},
+        note::{Answer as Reply, Author, DoubtReason, Fact, Ruling},
+        park::{Closing, EndKind, ParkReason},
     },
     store::{
         Appended, Batch, Error, Marks, Partition, ReceiptStore, Which,
@@ -44,6 +45,8 @@ const TESTS: &[(&str, Test)] = tests![
     a_sound_store_verifies_with_its_counts,
     verify_needs_a_stopped_store_that_is_there,
     adopting_on_a_stopped_store_is_no_process_start,
+    the_bytes_are_as_documented,
+    the_numbers_of_variants_are_part_of_the_format,
     another_format_is_refused,
     what_is_missing_or_changed_is_found,
     totals_that_do_not_add_up_are_found,
@@ -459,4 +462,68 @@ fn eviction_keeps_the_memory_bounded_and_the_answers_right(root: &Path) {
             assert_eq!(reference.as_str(), id(i), "round {round}");
         }
     }
+}
+
+/// One operation that was parked and dead-lettered, and one that was applied: every entry, as docs/STORE_FORMAT.md describes it.
+fn the_bytes_are_as_documented(root: &Path) {
+    let mut options = options(root);
+    options.clock = Arc::new(|| receipted::protocol::time::UnixMillis(1_700_000_000_000));
+    let store = SledStore::open(&options).expect("opens");
+    append(&store, vec![admit("a", 1, Revision(0)), done("a", 1, "ref")]);
+    append(&store, vec![admit("b", 1, Revision(0)), doubt("b", 1, DoubtReason::Crash)]);
+    stands(&store, park(Some("b"), Some(Revision(2)), 9, 1, ParkReason::Unresolved));
+    let record = payload("repeat").digest();
+    stands(&store, Entry::Hold { key: key("b"), seen: Revision(3), park: park_id(9, 1), slot: slot(-1), record });
+    stands(&store, rule("b", Revision(4), &[1], Ruling::NotDone));
+    append(
+        &store,
+        vec![end(Some("b"), 9, 1, EndKind::DeadLettered), Entry::Watermark { slot: slot(-1) }, Entry::Committed { slot: slot(10) }],
+    );
+    store.adopt(&partition(), 11, "why").expect("adopts");
+    store.bind("c", "g").expect("binds");
+    store.close().expect("closes");
+    let db = raw(root);
+    let mut entries = Vec::new();
+    for entry in db.iter() {
+        let (key, value) = entry.expect("reads");
+        let body = &value[1..value.len() - 4];
+        assert_eq!(value, seal(&key, body), "version, body, checksum");
+        // The store's id, this start's nonce, and when the store was made differ.
+        let random = key.starts_with(&[0x01, 0x00]) || key.starts_with(&[0x03]);
+        let body = if random { "(random)".into() } else { hex(body) };
+        entries.push(format!("{} {body}", hex(&key)).trim_end().to_string());
+    }
+    let written = include_str!("format-1.txt");
+    assert_eq!(entries.join("\n"), written.trim_end(), "the format changed: raise its version");
+}
+
+/// A variant is written as its place in its list: one that moved would read old notes as something else.
+fn the_numbers_of_variants_are_part_of_the_format(_root: &Path) {
+    fn first<T: serde::Serialize>(values: impl IntoIterator<Item = T>) -> Vec<u8> {
+        values.into_iter().map(|value| postcard::to_stdvec(&value).expect("encodes")[0]).collect()
+    }
+    let effect = || applied("ref");
+    assert_eq!(first(ParkReason::ALL), [0, 1, 2, 3, 4, 5, 6]);
+    let reasons = ["unresolved", "conflict", "expired", "dead_letter_failed", "poison", "retry", "reply"];
+    assert_eq!(ParkReason::ALL.map(ParkReason::label), reasons);
+    assert_eq!(first(DoubtReason::ALL), [0, 1, 2, 3, 4]);
+    assert_eq!(DoubtReason::ALL.map(DoubtReason::label), ["unknown", "panic", "timeout", "cancelled", "crash"]);
+    let facts = [Fact::Applied(effect()), Fact::Rejected("x".into()), Fact::NoEffect("x".into()), Fact::NotStarted];
+    assert_eq!(first(facts), [0, 1, 2, 3]);
+    assert_eq!(first([Ruling::Applied(effect()), Ruling::NotDone, Ruling::Rejected, Ruling::Reopened]), [0, 1, 2, 3]);
+    assert_eq!(first([EndKind::Settled, EndKind::DeadLettered, EndKind::Discarded]), [0, 1, 2]);
+    assert_eq!(first([Closing::DeadLettered, Closing::Discarded]), [0, 1]);
+    assert_eq!(first([print(1), Fingerprint::Unchecked]), [0, 1]);
+    assert_eq!(first([Author::Reconcile, operator()]), [0, 1]);
+    assert_eq!(first([Reply::Json(String::new()), Reply::Absent(String::new())]), [0, 1]);
+    let label = || std::borrow::Cow::Borrowed("x");
+    let totals = [
+        Total::DuplicateEffects(label(), label()),
+        Total::PriorEffects(label()),
+        Total::UnresolvedOpened(label()),
+        Total::UnresolvedClosed(label(), label()),
+        Total::ParkedOpened(label()),
+        Total::ParkedClosed(label(), label()),
+    ];
+    assert_eq!(first(totals), [0, 1, 2, 3, 4, 5]);
 }
