@@ -50,6 +50,7 @@ const TESTS: &[(&str, Test)] = tests![
     another_format_is_refused,
     what_is_missing_or_changed_is_found,
     totals_that_do_not_add_up_are_found,
+    a_reader_beside_the_writer_never_sees_half_a_batch,
     large_notes_side_by_side_come_back,
     eviction_keeps_the_memory_bounded_and_the_answers_right,
 ];
@@ -453,6 +454,7 @@ fn eviction_keeps_the_memory_bounded_and_the_answers_right(root: &Path) {
     let store = SledStore::open(&options).expect("opens");
     let id = |i: u32| format!("op-{i}");
     for chunk in (0..2000).collect::<Vec<_>>().chunks(200) {
+        assert!(store.known_bytes() <= options.known_bytes_max, "{} bytes", store.known_bytes());
         append(&store, chunk.iter().flat_map(|i| [admit(&id(*i), 1, Revision(0)), done(&id(*i), 1, &id(*i))]).collect());
     }
     for round in 0..2 {
@@ -461,6 +463,7 @@ fn eviction_keeps_the_memory_bounded_and_the_answers_right(root: &Path) {
             let reference = known.receipt.applied().and_then(|applied| applied.reference.clone()).expect("a reference");
             assert_eq!(reference.as_str(), id(i), "round {round}");
         }
+        assert!(store.known_bytes() > 0 && store.known_bytes() <= options.known_bytes_max, "{} bytes", store.known_bytes());
     }
 }
 
@@ -526,4 +529,31 @@ fn the_numbers_of_variants_are_part_of_the_format(_root: &Path) {
         Total::ParkedClosed(label(), label()),
     ];
     assert_eq!(first(totals), [0, 1, 2, 3, 4, 5]);
+}
+
+fn a_reader_beside_the_writer_never_sees_half_a_batch(root: &Path) {
+    let mut options = options(root);
+    options.known_bytes_max = 0;
+    let store = SledStore::open(&options).expect("opens");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = Revision(0);
+                while !over.load(Ordering::SeqCst) {
+                    let known = load(&store, "a");
+                    let (admissions, facts) = (known.receipt.admissions().len(), known.receipt.facts().len());
+                    assert_eq!(admissions, facts, "half of a batch");
+                    assert!(known.revision() >= last, "{last:?} was durable");
+                    last = known.revision();
+                }
+            });
+        }
+        for number in 1..600 {
+            let seen = Revision(u64::from(number - 1) * 2);
+            append(&store, vec![admit("a", number, seen), fact("a", number, Fact::NoEffect("busy".into()))]);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(load(&store, "a").receipt.notes(), 1198);
 }

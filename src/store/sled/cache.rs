@@ -145,6 +145,11 @@ impl Cache {
         shard.pinned.remove(key);
     }
 
+    /// What the kept operations are taken to weigh.
+    pub(super) fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes).sum()
+    }
+
     fn read(&self, key: &KeyDigest) -> RwLockReadGuard<'_, Shard> {
         self.shards[usize::from(key.0[31]) % SHARDS].read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -184,6 +184,12 @@ impl SledStore {
         &self.set_aside
     }
 
+    /// What the operations in memory are taken to weigh, at most [`Options::known_bytes_max`].
+    #[must_use]
+    pub fn known_bytes(&self) -> usize {
+        self.shared.cache.bytes()
+    }
+
     fn ask(&self, command: impl FnOnce(SyncSender<Result<(), Error>>) -> Command) -> Result<(), Error> {
         self.shared.check_running()?;
         let (sender, receiver) = sync_channel(1);
