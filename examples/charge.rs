@@ -3,7 +3,7 @@
 //! The bank is kept in memory here. It refuses an account named `down` before the effect, and loses its answer after the effect for
 //! one named `lost`: that attempt is unknown, and the lookup finds out.
 
-use receipted::{prelude::*, testing};
+use receipted::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -59,24 +59,7 @@ fn app() -> App<Bank> {
 }
 
 fn main() -> ExitCode {
-    let routes = match app().with_state(Bank::default()).build() {
-        Ok(routes) => routes,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    println!("{routes}\n");
-    for (id, account) in [("c-1", "ada"), ("c-2", "down"), ("c-3", "lost")] {
-        let record = || {
-            let value = format!(r#"{{"charge_id":"{id}","account":"{account}","cents":700}}"#);
-            testing::record().header("type", "charge").header("tenant", "acme").value(value)
-        };
-        let became = testing::block_on(testing::deliver(&routes, "payments", record()));
-        let looked = testing::block_on(testing::look_up(&routes, "payments", record()));
-        println!("{id} of account {account:?}: {}; a lookup says {looked:?}", became.label());
-    }
-    ExitCode::SUCCESS
+    receipted::main(app(), async |_config| Ok(Bank::default()))
 }
 
 /// A bank that knows each idempotency key once.
@@ -105,5 +88,44 @@ impl Bank {
 
     async fn find(&self, key: &str) -> Result<Option<Booked>, BankError> {
         Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use receipted::{
+        handler::Routes,
+        protocol::outcome::Finding as Found,
+        testing::{RecordBuilder, block_on, deliver, look_up, record},
+    };
+
+    fn routes() -> Routes {
+        app().with_state(Bank::default()).build().expect("a sound app")
+    }
+
+    fn charge(id: &str, account: &str, cents: u64) -> RecordBuilder {
+        let value = format!(r#"{{"charge_id":"{id}","account":"{account}","cents":{cents}}}"#);
+        record().header("type", "charge").header("tenant", "acme").value(value)
+    }
+
+    #[test]
+    fn a_charge_becomes_what_the_bank_did() {
+        let routes = routes();
+        let became = |record| block_on(deliver(&routes, "payments", record)).label();
+        assert_eq!(became(charge("c-1", "ada", 700)), "applied");
+        assert_eq!(became(charge("c-2", "ada", 7000)), "rejected");
+        assert_eq!(became(charge("c-3", "down", 700)), "no_effect");
+        assert_eq!(became(charge("c-4", "lost", 700)), "unknown");
+        assert_eq!(became(record().header("type", "refund").value("{}")), "dead_lettered");
+    }
+
+    #[test]
+    fn the_lookup_finds_the_charge_whose_answer_was_lost() {
+        let routes = routes();
+        let looked = |id: &str| block_on(look_up(&routes, "payments", charge(id, "lost", 700)));
+        assert_eq!(looked("c-4"), Ok(Found::NotFound));
+        block_on(deliver(&routes, "payments", charge("c-4", "lost", 700)));
+        assert!(matches!(looked("c-4"), Ok(Found::Found(found)) if found.len() == 1));
     }
 }
