@@ -3,7 +3,7 @@
 
 use super::{Marks, Partition, Which, draft::Group};
 use crate::protocol::{
-    change::{Total, Totals},
+    change::Totals,
     key::KeyDigest,
     known::Known,
     note::Slot,
@@ -221,7 +221,7 @@ impl Index {
     }
 
     /// Takes over a counter.
-    pub(crate) fn set_total(&mut self, total: Total, value: u64) {
+    pub(crate) fn set_total(&mut self, total: crate::protocol::change::Total, value: u64) {
         self.totals.insert(total, value);
     }
 
