@@ -66,6 +66,11 @@ impl Failure {
         Self { code: FAILED, error: error.into(), remedy: None }
     }
 
+    pub(super) fn damaged(problems: u64) -> Self {
+        let remedy = "keep the directory as it is, and restore a copy; or adopt the group's offsets into an empty one";
+        Self { code: STORE, error: format!("the store has {problems} problems"), remedy: Some(remedy.into()) }
+    }
+
     pub(super) fn set_up(error: impl Into<String>, remedy: &str) -> Self {
         Self { code: SET_UP, error: error.into(), remedy: Some(remedy.into()) }
     }

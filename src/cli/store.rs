@@ -20,7 +20,30 @@ pub(super) async fn run(command: StoreCommand, config: Option<&Path>, output: Ou
 
 fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
     let report = crate::store::sled::verify(directory)?;
-    print(&format!("{report:?}"), output, Clone::clone)
+    let offsets = |(partition, marks): (&Partition, &crate::store::Marks)| {
+        (partition.to_string(), json!({ "watermark": marks.watermark, "committed": marks.committed, "adopted": marks.adopted }))
+    };
+    let adoption = |(partition, offset, reason): &(Partition, i64, String)| {
+        json!({ "partition": partition.to_string(), "offset": offset, "reason": reason })
+    };
+    let all = json!({
+        "sound": report.is_sound(),
+        "store": report.store_id,
+        "cluster": report.binding.as_ref().map(|(cluster, _)| cluster),
+        "group": report.binding.as_ref().map(|(_, group)| group),
+        "operations": report.operations,
+        "notes": report.notes,
+        "unresolved": report.unresolved,
+        "parked": report.parked,
+        "parked_bytes": report.parked_bytes,
+        "incidents": report.incidents,
+        "partitions": report.marks.iter().map(offsets).collect::<serde_json::Map<_, _>>(),
+        "adoptions": report.adoptions.iter().map(adoption).collect::<Vec<_>>(),
+        "problems": report.problems,
+        "problems_total": report.problems_total,
+    });
+    print(&all, output, |_| report.to_string())?;
+    if report.is_sound() { Ok(()) } else { Err(Failure::damaged(report.problems_total)) }
 }
 
 fn adopt(target: &str, offset: Option<i64>, reason: &str, config: Option<&Path>, output: Output) -> Result<(), Failure> {
