@@ -1,0 +1,284 @@
+//! A whole program by its commands alone: it runs, is seen, is asked and settled over its socket, stops, and its store is checked.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use receipted::prelude::*;
+use serde::Deserialize;
+use std::{
+    io::Read,
+    path::PathBuf,
+    process::{Command, ExitCode, Output},
+    time::Duration,
+};
+use support::{
+    broker,
+    cluster::{self, Record},
+    http::{self, Samples},
+    process::{self, Child, ROLE, wait_for, wait_until},
+};
+
+const BOUND: Duration = Duration::from_secs(60);
+const TOPIC: &str = "RECEIPTED_TEST_TOPIC";
+
+#[derive(Deserialize)]
+struct Order {
+    id: String,
+}
+
+/// An id that begins with "lost" has its effect and loses its answer.
+async fn ship(op: Operation, Json(order): Json<Order>) -> Result<Applied, Failure> {
+    if order.id.starts_with("lost") {
+        Err("connection reset")?;
+    }
+    Ok(Applied::new(format!("parcel-{}-{}", order.id, op.attempt()), ()))
+}
+
+fn app() -> App {
+    let topic = std::env::var(TOPIC).unwrap_or_else(|_| "orders".into());
+    let ship = operation("ship.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(ship);
+    App::new().topic(topic, ship)
+}
+
+/// The program under test; it ends with its parent.
+fn program() -> ExitCode {
+    std::thread::spawn(|| {
+        // Whatever the pipe says at its end, the parent is gone.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(70);
+    });
+    receipted::main(app(), async |config| {
+        #[derive(Deserialize)]
+        struct Own {
+            down: Option<bool>,
+        }
+        if config.app::<Own>()?.down == Some(true) { Err("the depot is closed".into()) } else { Ok(()) }
+    })
+}
+
+/// A program whose author put it into a runtime.
+fn nested() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async { program() })
+}
+
+fn main() -> ExitCode {
+    match std::env::var(ROLE).as_deref() {
+        Ok("program") => program(),
+        Ok("nested") => nested(),
+        _ => {
+            let mut tests =
+                trials![routes_are_printed_and_nothing_is_connected, a_program_inside_a_runtime_says_what_to_do, what_is_missing_is_said_first];
+            tests.extend(trials![real broker:
+                a_program_runs_and_is_seen_and_settled_and_stops,
+                an_app_that_cannot_connect_ends_before_anything_is_taken,
+                an_existing_group_is_adopted,
+                a_store_in_use_is_not_opened_twice,
+            ]);
+            process::run(tests, &[])
+        }
+    }
+}
+
+/// A program with a topic, a group and a store of its own.
+struct Program {
+    folder: tempfile::TempDir,
+    topic: String,
+    group: String,
+}
+
+impl Program {
+    fn new(first_start: &str) -> Self {
+        let (folder, topic, group) = (tempfile::tempdir().unwrap(), broker::shared().fresh_topic("commands", 2), cluster::unique("commands"));
+        broker::shared().create_topic(&format!("{group}.dead-letters"), 1, &[]);
+        let program = Self { folder, topic, group };
+        let text = format!(
+            "[kafka]\nbrokers = {:?}\ngroup = {:?}\nfirst_start = {first_start:?}\nsession_timeout = \"10s\"\n[store]\ndirectory = {:?}\n\
+             [runner]\ncommit_interval = \"100ms\"\n[telemetry]\nlisten = \"127.0.0.1:{}\"\n",
+            broker::shared().brokers(),
+            program.group,
+            program.store(),
+            free_port(),
+        );
+        std::fs::write(program.file(), text).unwrap();
+        program
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("receipted.toml")
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("receipts")
+    }
+
+    fn address(&self) -> String {
+        let text = std::fs::read_to_string(self.file()).unwrap();
+        let at = text.split("listen = \"").nth(1).unwrap();
+        at.split('"').next().unwrap().into()
+    }
+
+    fn start(&self) -> Child {
+        process::role("program").env(TOPIC, &self.topic).arg("run").arg("--config").arg(self.file()).start()
+    }
+
+    fn ready(&self, child: &mut Child) {
+        wait_until("a ready program", BOUND, || {
+            assert!(child.ended().is_none(), "it ended:\n{}", child.output());
+            http::get(&self.address(), "/health/ready").is_ok_and(|(status, _)| status == 200)
+        });
+    }
+
+    fn stop(child: &mut Child) {
+        child.signal(rustix::process::Signal::TERM);
+        child.wait_success(BOUND);
+    }
+
+    fn command(&self, arguments: &[&str]) -> Output {
+        command("program", &[arguments, &["--config", self.file().to_str().unwrap()]].concat())
+    }
+
+    fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        Samples::at(&self.address()).sum(name, labels).unwrap_or_else(|| panic!("{name} {labels:?}"))
+    }
+
+    fn wait_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        wait_until(&format!("{name} {labels:?} at {value}"), BOUND, || self.metric(name, labels) == value);
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn command(role: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(ROLE, role).args(arguments).stdin(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let watched = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(watched);
+    output
+}
+
+fn order(id: &str) -> Record {
+    cluster::record(format!(r#"{{"id":"{id}"}}"#)).key(id)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn refused(output: &Output, code: i32) -> &str {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}\n{}", text(&output.stdout));
+    said
+}
+
+fn done(output: &Output) -> &str {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn routes_are_printed_and_nothing_is_connected() {
+    let output = command("program", &["routes"]);
+    let said = done(&output);
+    for part in ["ship.v1", "topics       orders", "in doubt     hold", "fixed"] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&command("program", &["routes", "--output", "json"]).stdout).unwrap();
+    assert_eq!((&json[0]["operation"], &json[0]["in_doubt"]), (&"ship.v1".into(), &"hold".into()));
+}
+
+fn a_program_inside_a_runtime_says_what_to_do() {
+    let output = command("nested", &["routes"]);
+    let said = refused(&output, 78);
+    assert!(said.contains("inside an async runtime") && said.contains("receipted::serve"), "{said}");
+}
+
+fn what_is_missing_is_said_first() {
+    let output = command("program", &["run"]);
+    assert!(refused(&output, 78).contains("kafka.brokers is not set"));
+}
+
+fn a_program_runs_and_is_seen_and_settled_and_stops() {
+    let program = Program::new("earliest");
+    let mut child = program.start();
+    program.ready(&mut child);
+    assert_eq!(http::get(&program.address(), "/health/live").unwrap().0, 200);
+    let topic = ("topic", program.topic.as_str());
+    assert_eq!(program.metric("receipted_operations_total", &[topic, ("operation", "ship.v1")]), 0.0);
+    let records = ["a", "b", "a", "lost-1"].map(order).into_iter().chain([cluster::record("no json")]);
+    broker::shared().produce(&program.topic, records);
+    for (outcome, records) in [("applied", 2.0), ("suppressed", 1.0), ("parked", 1.0), ("dead_lettered", 1.0)] {
+        program.wait_metric("receipted_operations_total", &[topic, ("outcome", outcome)], records);
+    }
+    assert_eq!(program.metric("receipted_records_fetched_total", &[topic]), 5.0);
+    program.wait_metric("receipted_records_in_flight", &[topic], 0.0);
+    program.wait_metric("receipted_unresolved", &[("reason", "unknown")], 1.0);
+    assert_eq!(program.metric("receipted_route_info", &[("operation", "ship.v1"), ("contract", "hold")]), 1.0);
+
+    let listed = program.command(&["operations", "list", "--output", "json"]);
+    let listing: serde_json::Value = serde_json::from_str(done(&listed)).unwrap();
+    let line = &listing["operations"][0];
+    assert_eq!((&line["id"][0], &line["state"], &line["parked"]), (&"lost-1".into(), &"in_doubt".into(), &1.into()));
+    let digest = line["key"].as_str().unwrap();
+    let word = ["--reason", "seen at the depot", "--by", "ada"];
+    let settle = |more: &[&str]| program.command(&[&["operations", "settle", digest], more, &word].concat());
+    let early = settle(&["--outcome", "not-done"]);
+    assert!(refused(&early, 65).contains("--cannot-land-any-more"));
+    assert!(done(&settle(&["--outcome", "applied", "--reference", "parcel-9"])).contains("is applied"));
+    program.wait_metric("receipted_unresolved", &[], 0.0);
+    program.wait_metric("receipted_parked", &[], 0.0);
+    program.wait_metric("receipted_unresolved_closed_total", &[("verdict", "applied"), ("by", "operator")], 1.0);
+    let shown = program.command(&["operations", "show", "--tenant", "acme", "--operation", "ship.v1", "--id", "lost-1"]);
+    assert!(done(&shown).contains("seen at the depot"), "{}", text(&shown.stdout));
+
+    let busy = program.command(&["store", "verify"]);
+    assert!(refused(&busy, 78).contains("in use"));
+    Program::stop(&mut child);
+    assert!(!program.store().join("receipted.sock").exists());
+    assert_eq!(http::get(&program.address(), "/health/live").map_err(|_| ()), Err(()));
+    let verified = program.command(&["store", "verify"]);
+    assert!(done(&verified).ends_with("sound\n"), "{}", text(&verified.stdout));
+}
+
+fn an_app_that_cannot_connect_ends_before_anything_is_taken() {
+    let program = Program::new("earliest");
+    let down = format!("{}[app]\ndown = true\n", std::fs::read_to_string(program.file()).unwrap());
+    std::fs::write(program.file(), down).unwrap();
+    let output = program.command(&["run"]);
+    assert!(refused(&output, 70).contains("the depot is closed"));
+    assert!(!program.store().exists());
+}
+
+fn an_existing_group_is_adopted() {
+    let program = Program::new("");
+    broker::shared().produce(&program.topic, ["a", "b"].map(|id| order(id).partition(0)));
+    broker::shared().commit(&program.group, &program.topic, 0, 1, None);
+    let output = program.command(&["run"]);
+    let said = refused(&output, 78);
+    assert!(said.contains("adopt"), "{said}");
+    let adopted = program.command(&["store", "adopt", &program.topic, "--reason", "moved from the old consumer"]);
+    assert!(done(&adopted).contains("/0 adopted at 1"), "{}", text(&adopted.stdout));
+    let mut child = program.start();
+    program.ready(&mut child);
+    wait_for("the second record alone", BOUND, || {
+        (program.metric("receipted_operations_total", &[("topic", &program.topic), ("outcome", "applied")]) == 1.0).then_some(())
+    });
+    Program::stop(&mut child);
+    let none = program.command(&["store", "adopt", "no-such-topic", "--reason", "x"]);
+    assert!(refused(&none, 78).contains("no-such-topic"));
+}
+
+fn a_store_in_use_is_not_opened_twice() {
+    let program = Program::new("earliest");
+    let mut child = program.start();
+    program.ready(&mut child);
+    let other = Program { folder: tempfile::tempdir().unwrap(), topic: program.topic.clone(), group: program.group.clone() };
+    let text = std::fs::read_to_string(program.file()).unwrap().replace(&program.address(), &format!("127.0.0.1:{}", free_port()));
+    std::fs::write(other.file(), text).unwrap();
+    let output = other.command(&["run"]);
+    assert!(refused(&output, 78).contains("in use"));
+    Program::stop(&mut child);
+}
