@@ -35,7 +35,7 @@ async fn ship(op: Operation, Json(order): Json<Order>) -> Result<Applied, Failur
 }
 
 fn app() -> App {
-    let topic = std::env::var(TOPIC).unwrap_or_else(|_| "orders".into());
+    let topic = std::env::var(TOPIC).expect("the topic");
     let ship = operation("ship.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(ship);
     App::new().topic(topic, ship)
 }
@@ -67,8 +67,11 @@ fn main() -> ExitCode {
         Ok("program") => program(),
         Ok("nested") => nested(),
         _ => {
-            let mut tests =
-                trials![routes_are_printed_and_nothing_is_connected, a_program_inside_a_runtime_says_what_to_do, what_is_missing_is_said_first];
+            let mut tests = trials![
+                routes_are_printed_and_nothing_is_connected,
+                a_program_inside_a_runtime_says_what_to_do,
+                what_is_missing_is_said_first
+            ];
             tests.extend(trials![real broker:
                 a_program_runs_and_is_seen_and_settled_and_stops,
                 an_app_that_cannot_connect_ends_before_anything_is_taken,
@@ -89,7 +92,8 @@ struct Program {
 
 impl Program {
     fn new(first_start: &str) -> Self {
-        let (folder, topic, group) = (tempfile::tempdir().unwrap(), broker::shared().fresh_topic("commands", 2), cluster::unique("commands"));
+        let (folder, topic, group) =
+            (tempfile::tempdir().unwrap(), broker::shared().fresh_topic("commands", 2), cluster::unique("commands"));
         broker::shared().create_topic(&format!("{group}.dead-letters"), 1, &[]);
         let program = Self { folder, topic, group };
         let text = format!(
@@ -135,7 +139,7 @@ impl Program {
     }
 
     fn command(&self, arguments: &[&str]) -> Output {
-        command("program", &[arguments, &["--config", self.file().to_str().unwrap()]].concat())
+        command("program", &self.topic, &[arguments, &["--config", self.file().to_str().unwrap()]].concat())
     }
 
     fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
@@ -151,9 +155,9 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn command(role: &str, arguments: &[&str]) -> Output {
+fn command(role: &str, topic: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env(ROLE, role).args(arguments).stdin(std::process::Stdio::piped());
+    command.env(ROLE, role).env(TOPIC, topic).args(arguments).stdin(std::process::Stdio::piped());
     let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let watched = child.stdin.take();
     let output = child.wait_with_output().unwrap();
@@ -181,23 +185,23 @@ fn done(output: &Output) -> &str {
 }
 
 fn routes_are_printed_and_nothing_is_connected() {
-    let output = command("program", &["routes"]);
+    let output = command("program", "orders", &["routes"]);
     let said = done(&output);
     for part in ["ship.v1", "topics       orders", "in doubt     hold", "fixed"] {
         assert!(said.contains(part), "{part:?} in {said}");
     }
-    let json: serde_json::Value = serde_json::from_slice(&command("program", &["routes", "--output", "json"]).stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&command("program", "orders", &["routes", "--output", "json"]).stdout).unwrap();
     assert_eq!((&json[0]["operation"], &json[0]["in_doubt"]), (&"ship.v1".into(), &"hold".into()));
 }
 
 fn a_program_inside_a_runtime_says_what_to_do() {
-    let output = command("nested", &["routes"]);
+    let output = command("nested", "orders", &["routes"]);
     let said = refused(&output, 78);
     assert!(said.contains("inside an async runtime") && said.contains("receipted::serve"), "{said}");
 }
 
 fn what_is_missing_is_said_first() {
-    let output = command("program", &["run"]);
+    let output = command("program", "orders", &["run"]);
     assert!(refused(&output, 78).contains("kafka.brokers is not set"));
 }
 

@@ -181,6 +181,17 @@ fn every_setting_that_is_ours_is_refused_by_name_with_a_reason_however_it_is_wri
     }
 }
 
+/// An error, never a silent override: what the runner sets itself is refused from outside.
+#[test]
+fn every_setting_that_the_runner_sets_is_refused() {
+    let source = std::fs::read_to_string("src/runner/settings.rs").unwrap();
+    let names: Vec<&str> = source.split(".set(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(kafka::refused(name, "x").is_some(), "{name} passes through and is overridden");
+    }
+}
+
 /// C02 and C08: offsets that a client commits by itself lose records, so that a start with them is refused.
 #[test]
 fn c02_c08_automatic_commits_are_refused_at_start_up() {

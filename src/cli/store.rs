@@ -23,9 +23,7 @@ fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
     let offsets = |(partition, marks): (&Partition, &crate::store::Marks)| {
         (partition.to_string(), json!({ "watermark": marks.watermark, "committed": marks.committed, "adopted": marks.adopted }))
     };
-    let adoption = |(partition, offset, reason): &(Partition, i64, String)| {
-        json!({ "partition": partition.to_string(), "offset": offset, "reason": reason })
-    };
+    let adoption = |(partition, offset, reason): &(Partition, i64, String)| json!({ "partition": partition.to_string(), "offset": offset, "reason": reason });
     let all = json!({
         "sound": report.is_sound(),
         "store": report.store_id,

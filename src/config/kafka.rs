@@ -6,6 +6,7 @@ pub const OWNED: &[(&str, &str)] = &[
     ("metadata.broker.list", "it is the key kafka.brokers"),
     ("group.id", "it is the key kafka.group"),
     ("group.instance.id", "it is the key kafka.group_instance_id"),
+    ("client.id", "it is the member's name; it is the key kafka.group_instance_id"),
     ("session.timeout.ms", "it is the key kafka.session_timeout"),
     ("heartbeat.interval.ms", "it is the key kafka.heartbeat_interval"),
     ("max.poll.interval.ms", "it is the key kafka.poll_interval_max"),
@@ -24,6 +25,8 @@ pub const OWNED: &[(&str, &str)] = &[
     ("acks", "a slot is complete only when every in-sync replica has its dead letter"),
     ("request.required.acks", "a slot is complete only when every in-sync replica has its dead letter"),
     ("enable.idempotence", "a retried dead letter must not be written twice"),
+    ("message.timeout.ms", "it is the key dead_letter.acknowledge_within"),
+    ("delivery.timeout.ms", "it is the key dead_letter.acknowledge_within"),
     ("message.max.bytes", "a dead letter may be as large as what can be parked; it is the key store.park_record_bytes_max"),
 ];
 

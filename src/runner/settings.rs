@@ -85,11 +85,28 @@ pub enum ErrorText {
 /// Every wait for the broker outside the poll loop has this bound.
 pub(super) const BROKER_WAIT: Duration = Duration::from_secs(15);
 
+/// How the settings begin that only a consumer has.
+const OF_CONSUMERS: &[&str] = &["fetch.", "queued.", "max.partition.fetch.bytes", "check.crcs"];
+/// How the settings begin that only a producer has.
+const OF_PRODUCERS: &[&str] = &[
+    "queue.buffering.",
+    "batch.",
+    "compression.",
+    "linger.ms",
+    "retries",
+    "message.send.max.retries",
+    "message.timeout.ms",
+    "delivery.timeout.ms",
+    "request.timeout.ms",
+    "partitioner",
+    "sticky.partitioning.linger.ms",
+];
+
 impl Settings {
     /// The consumer's settings. Those that make offsets move only after receipts are not to be changed.
     pub(super) fn consumer(&self, store_id: &str) -> ClientConfig {
         let instance = self.instance(store_id);
-        let mut client = self.client();
+        let mut client = self.client(OF_PRODUCERS);
         client
             .set("group.id", &self.group)
             .set("group.instance.id", &instance)
@@ -108,14 +125,14 @@ impl Settings {
 
     /// The settings of a client that looks at the group and does not join it.
     pub(super) fn observer(&self) -> ClientConfig {
-        let mut client = self.client();
+        let mut client = self.client(OF_PRODUCERS);
         client.set("group.id", &self.group).set("enable.auto.commit", "false");
         client
     }
 
     /// The dead-letter producer's settings.
     pub(super) fn producer(&self, store_id: &str) -> ClientConfig {
-        let mut client = self.client();
+        let mut client = self.client(OF_CONSUMERS);
         let bytes = self.park_record_bytes_max.saturating_add(1 << 20).min(1_000_000_000);
         client
             .set("client.id", format!("{}-dead-letters", self.instance(store_id)))
@@ -131,9 +148,10 @@ impl Settings {
         self.group_instance_id.clone().unwrap_or_else(|| format!("receipted-{store_id}"))
     }
 
-    fn client(&self) -> ClientConfig {
+    /// The settings as given, without those that only the other kind of client understands: it would warn of each.
+    fn client(&self, not_of: &[&str]) -> ClientConfig {
         let mut client = ClientConfig::new();
-        for (name, value) in &self.client {
+        for (name, value) in self.client.iter().filter(|(name, _)| !not_of.iter().any(|other| name.starts_with(other))) {
             client.set(name, value);
         }
         client.set("bootstrap.servers", &self.brokers);
