@@ -14,11 +14,17 @@ pub const ROLE: &str = "RECEIPTED_TEST_ROLE";
 const QUOTED_LINES_MAX: usize = 200;
 
 /// The `main` of a suite: runs its tests, or the role that the environment names.
+pub fn run(tests: Vec<Trial>, roles: &[(&str, fn())]) -> ! {
+    play(roles);
+    libtest_mimic::run(&Arguments::from_args(), tests).exit()
+}
+
+/// Plays the role that the environment names, and ends the process with it. Returns when it names none.
 ///
 /// A role ends with its parent, however that one dies: it holds the other end of our standard input.
-pub fn run(tests: Vec<Trial>, roles: &[(&str, fn())]) -> ! {
+pub fn play(roles: &[(&str, fn())]) {
     if let Ok(role) = std::env::var(ROLE) {
-        let Some((_, start)) = roles.iter().find(|(name, _)| *name == role) else { panic!("this suite has no role {role:?}") };
+        let Some((_, start)) = roles.iter().find(|(name, _)| *name == role) else { panic!("this program has no role {role:?}") };
         std::thread::spawn(|| {
             let mut rest = Vec::new();
             let _ = std::io::stdin().read_to_end(&mut rest);
@@ -27,7 +33,6 @@ pub fn run(tests: Vec<Trial>, roles: &[(&str, fn())]) -> ! {
         start();
         std::process::exit(0);
     }
-    libtest_mimic::run(&Arguments::from_args(), tests).exit()
 }
 
 /// A role about to start.

@@ -1,0 +1,66 @@
+//! The main job on an in-process broker: invoices of several tenants, and everything that usually goes wrong with them. At the end an
+//! account compares the destination's ledger with the receipts; the exit code is 1 if it does not add up.
+//!
+//! `cargo run --release --example demo`, and with `-- --keep` it stays up afterwards, with metrics.
+
+mod account;
+mod keep;
+mod scenes;
+mod sent;
+mod service;
+mod show;
+mod stage;
+/// The destination, its ledger and the care for child processes are those of the tests.
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+const MEANING: &str = "
+  What it means: nothing that was sent is missing, and no handler ran while an earlier attempt might have had its effect.
+  What nobody can know is on a list instead of being guessed; a person asks the print shop and settles it.
+  No client can stop a destination that breaks its word, but what it did is counted and has an incident.
+";
+
+fn main() -> ExitCode {
+    support::process::play(&[("runner", service::role), ("destination", support::destination::role)]);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let keep = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["--keep"] => true,
+        _ => {
+            eprintln!("usage: demo [--keep]   (--keep stays up afterwards, with metrics)");
+            return ExitCode::from(2);
+        }
+    };
+    match run(keep) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("the demo cannot go on: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Plays, and says whether the account adds up.
+fn run(keep: bool) -> Result<bool, String> {
+    let mut stage = stage::Stage::set(show::Show::new())?;
+    let played = scenes::play(&mut stage);
+    stage.show.rest();
+    if let Err(error) = &played {
+        stage.show.say(&format!("\n  SOMETHING DID NOT COME  {error}"));
+    }
+    let stopped = stage.stop_runner();
+    let adds_up = account::settle(&stage)? && played.is_ok() && stopped.is_ok();
+    let took = stage.show.elapsed().as_secs_f32();
+    stage.show.say(&if adds_up { format!("\n  It adds up.   [{took:.1} s]") } else { format!("\n  It does not add up.   [{took:.1} s]") });
+    stopped?;
+    if adds_up {
+        stage.show.say(MEANING);
+    }
+    if keep {
+        keep::stay(&mut stage)?;
+    }
+    Ok(adds_up)
+}

@@ -1,0 +1,51 @@
+//! The demo as a new user runs it, to its end: what its account says, and its exit code.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::{path::PathBuf, process::Command, time::Duration};
+use support::process;
+
+/// Far more than the demo takes; it has bounds of its own.
+const BOUND: Duration = Duration::from_secs(180);
+
+/// Where cargo puts an example that belongs to this test's build.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let path = folder.join("examples").join(name);
+    assert!(path.exists(), "{} is not built: cargo build --example {name}", path.display());
+    path
+}
+
+fn the_demo_adds_up_and_says_so() {
+    let mut demo = process::program("demo", Command::new(example("demo"))).start();
+    demo.wait_success(BOUND);
+    let lines = demo.lines();
+    let says = |label: &str, number: &str| {
+        let found =
+            lines.iter().any(|line| line.trim_start().strip_prefix(label).is_some_and(|rest| rest.trim_start().starts_with(number)));
+        assert!(found, "no line {label:?} with {number}\n{}", demo.output());
+    };
+    says("operations", "1,027 ");
+    says("effects in the ledger", "1,027 ");
+    says("conflicts", "3 ");
+    says("dead letters", "4 ");
+    says("unresolved", "3 ");
+    says("duplicate effects, counted", "1 ");
+    says("incident: acme/payout.v1/PAY-2", ", references ");
+    says("lost", "0");
+    says("silent duplicate effects", "0");
+    says("It adds up.", "");
+    assert!(!lines.iter().any(|line| line.contains('\u{1b}')), "plain lines where there is no terminal");
+}
+
+fn a_wrong_argument_is_refused() {
+    let mut demo = process::program("demo", Command::new(example("demo"))).arg("--kep").start();
+    assert_eq!(demo.wait(BOUND).code(), Some(2));
+    assert!(demo.output().contains("--keep"));
+}
+
+fn main() {
+    process::run(trials![the_demo_adds_up_and_says_so, a_wrong_argument_is_refused], &[]);
+}
