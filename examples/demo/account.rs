@@ -198,7 +198,7 @@ impl Books<'_> {
     }
 
     fn print(&self, stage: &Stage, problems: &Problems) {
-        let line = |label: &str, number: u64, text: &str| stage.show.say(&format!("  {label:30}{:>7}   {text}", grouped(number)));
+        let line = |label: &str, number: u64, text: &str| stage.show.say(format!("  {label:30}{:>7}   {text}", grouped(number)).trim_end());
         let (sent, unresolved) = (self.sent, self.unresolved());
         let applied = self.receipts.values().filter(|known| matches!(known.receipt.state(), State::Applied(_))).count() as u64;
         let effects = self.ledger.values().map(Vec::len).sum::<usize>() as u64;

@@ -22,7 +22,7 @@ pub fn stay(stage: &mut Stage) -> Result<(), String> {
         stage.pages(),
         stage.pages()
     ));
-    stage.show.say(&format!("      receipts   {}", stage.store().display()));
+    stage.show.say(&format!("      receipts   cargo run -q --release -- --config {} operations list", stage.configuration().display()));
     for number in 0_u64.. {
         let bill = Bill::new(INVOICES, TENANTS[(number % 4) as usize], format!("KEEP-{number}"));
         let copies = if number % 3 == 0 { vec![bill.clone(), bill] } else { vec![bill] };

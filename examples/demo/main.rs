@@ -15,6 +15,7 @@ mod stage;
 mod support;
 
 use std::process::ExitCode;
+use support::process;
 
 const MEANING: &str = "
   What it means: nothing that was sent is missing, and no handler ran while an earlier attempt might have had its effect.
@@ -23,7 +24,11 @@ const MEANING: &str = "
 ";
 
 fn main() -> ExitCode {
-    support::process::play(&[("runner", service::role), ("destination", support::destination::role)]);
+    if std::env::var(process::ROLE).is_ok_and(|role| role == service::ROLE) {
+        process::end_with_parent();
+        return service::main();
+    }
+    process::play(&[("destination", support::destination::role)]);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let keep = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => false,

@@ -2,7 +2,7 @@
 
 use crate::{
     sent::{Bill, Sent},
-    service::{self, DEAD_LETTERS, GROUP, INVOICES, PAYOUTS, REMINDERS, Service},
+    service::{self, DEAD_LETTERS, GROUP, INVOICES, PAYOUTS, REMINDERS},
     show::{Show, grouped},
     support::{
         cluster::{Cluster, Record},
@@ -18,12 +18,15 @@ use rdkafka::{
     producer::DefaultProducerContext,
 };
 use std::{
+    net::{SocketAddr, TcpListener},
     path::PathBuf,
     time::{Duration, Instant},
 };
 
 /// How long any one thing may take before the demo says that it does not come.
 const BOUND: Duration = Duration::from_secs(20);
+/// Lines of the runner's log that an error quotes.
+const QUOTED_LINES: usize = 12;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const TOPICS: [(&str, i32); 3] = [(INVOICES, 4), (REMINDERS, 2), (PAYOUTS, 2)];
 
@@ -67,6 +70,10 @@ impl Stage {
         self.folder.path().join("receipts")
     }
 
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.path().join("demo.toml")
+    }
+
     pub fn pages(&self) -> &str {
         self.runner.as_ref().map_or("", |runner| &runner.pages)
     }
@@ -80,11 +87,11 @@ impl Stage {
     /// Starts the runner and waits until it serves every partition. Says how long that took.
     pub fn start_runner(&mut self) -> Result<Duration, String> {
         let began = Instant::now();
-        let service = Service { brokers: self.cluster.brokers().into(), destination: self.address.clone(), store: self.store() };
-        let setting = serde_json::to_string(&service).map_err(|error| error.to_string())?;
-        let mut child = process::role("runner").env(service::VARIABLE, setting).start();
-        let pages = child.wait_line("pages ", BOUND).trim_start_matches("pages ").to_owned();
-        self.runner = Some(Runner { child, pages });
+        let pages = free_address().map_err(|error| format!("no free port: {error}"))?;
+        let text = service::configuration(self.cluster.brokers(), &self.store(), pages, &self.address);
+        std::fs::write(self.configuration(), text).map_err(|error| format!("no configuration: {error}"))?;
+        let child = process::role(service::ROLE).arg("run").arg("--config").arg(self.configuration()).start();
+        self.runner = Some(Runner { child, pages: pages.to_string() });
         self.wait("the runner serves every partition", |stage| {
             http::get(stage.pages(), "/health/ready").is_ok_and(|(status, _)| status == 200)
         })?;
@@ -97,7 +104,7 @@ impl Stage {
         let Some(mut runner) = self.runner.take() else { return Ok(()) };
         runner.child.signal(rustix::process::Signal::TERM);
         let status = runner.child.wait(BOUND);
-        if status.success() { Ok(()) } else { Err(format!("the runner ended with {status}\n{}", runner.child.output())) }
+        if status.success() { Ok(()) } else { Err(format!("the runner ended with {status}\n{}", tail(&runner.child))) }
     }
 
     /// Waits until the runner is dead, and keeps what it had counted when `before` was taken.
@@ -192,10 +199,10 @@ impl Stage {
             if let Some(runner) = &mut self.runner
                 && let Some(status) = runner.child.ended()
             {
-                return Err(format!("the runner ended with {status}\n{}", runner.child.output()));
+                return Err(format!("the runner ended with {status}\n{}", tail(&runner.child)));
             }
             if Instant::now() > deadline {
-                let said = self.runner.as_ref().map(|runner| runner.child.output()).unwrap_or_default();
+                let said = self.runner.as_ref().map(|runner| tail(&runner.child)).unwrap_or_default();
                 return Err(format!("waited {} s in vain: {what}\n{said}", BOUND.as_secs()));
             }
             std::thread::sleep(LOOK_EVERY);
@@ -203,4 +210,16 @@ impl Stage {
         self.show.rest();
         Ok(())
     }
+}
+
+/// An address that the kernel has free, for pages whose port must be known before they are served.
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// The last words of a process.
+fn tail(child: &Child) -> String {
+    let lines = child.lines();
+    let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
+    last.iter().map(|line| format!("      | {line}\n")).collect()
 }

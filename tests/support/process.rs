@@ -20,19 +20,22 @@ pub fn run(tests: Vec<Trial>, roles: &[(&str, fn())]) -> ! {
 }
 
 /// Plays the role that the environment names, and ends the process with it. Returns when it names none.
-///
-/// A role ends with its parent, however that one dies: it holds the other end of our standard input.
 pub fn play(roles: &[(&str, fn())]) {
     if let Ok(role) = std::env::var(ROLE) {
         let Some((_, start)) = roles.iter().find(|(name, _)| *name == role) else { panic!("this program has no role {role:?}") };
-        std::thread::spawn(|| {
-            let mut rest = Vec::new();
-            let _ = std::io::stdin().read_to_end(&mut rest);
-            std::process::exit(70);
-        });
+        end_with_parent();
         start();
         std::process::exit(0);
     }
+}
+
+/// Ends this process with its parent, however that one dies: it holds the other end of our standard input.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        let mut rest = Vec::new();
+        let _ = std::io::stdin().read_to_end(&mut rest);
+        std::process::exit(70);
+    });
 }
 
 /// A role about to start.
