@@ -50,6 +50,21 @@ fn records_of_a_lane_run_one_after_another() {
 }
 
 #[test]
+fn a_repeat_behind_its_first_delivery_needs_no_permit() {
+    let mut rows = vec![row("acme", "1", 7), row("acme", "1", 7)];
+    rows.extend((2..20).map(|id| row("acme", id, id)));
+    let mut world = World::new(policy(hold()), 1, rows);
+    world.deliver(20);
+    world.sync_all();
+    assert_eq!(world.running.values().collect::<Vec<_>>(), ["acme/1"]);
+    world.act_all(&Act::Apply);
+    world.sync_all();
+    world.on(Event::CommitTick);
+    world.sync_all();
+    assert_eq!(world.committed, 2, "the repeat is answered as soon as its operation is settled, whoever waits for a permit");
+}
+
+#[test]
 fn no_more_handlers_run_or_are_admitted_than_there_are_permits() {
     let mut world = World::new(policy(hold()), 3, (0..50).map(|i| row("acme", i, i)).collect());
     world.deliver(50);

@@ -96,12 +96,23 @@ impl Machine {
 
     fn take_in(&mut self, assignment: Assignment, work: Work) -> WorkId {
         let (id, bytes) = (self.new_id(), work.payload.bytes());
-        self.works.insert(id, work);
+        self.carry(id, work);
         if let Some(partition) = self.partitions.get_mut(&assignment.partition) {
             partition.works.insert(id);
             partition.bytes += bytes;
         }
         id
+    }
+
+    /// Keeps work until it leaves, and what is known of its operation with it: a repeat behind its first delivery decides on what
+    /// became of that, and not on what was known when both arrived.
+    pub(super) fn carry(&mut self, id: WorkId, work: Work) {
+        if let Some(subject) = &work.subject {
+            let entry = self.keys.entry(subject.key).or_insert_with(|| KeyEntry::new(subject.known.clone()));
+            entry.known = newer(&entry.known, &subject.known).clone();
+            entry.carried += 1;
+        }
+        self.works.insert(id, work);
     }
 
     /// A repeat of a settled operation is answered without taking a place in its lane.
@@ -143,8 +154,7 @@ impl Machine {
         let Some(work) = self.works.get(&id) else { return };
         let known_complete = self.partitions.get(&assignment.partition).map_or(i64::MIN, |p| p.known_complete);
         let position = if work.slot.offset < known_complete { Position::Rewound } else { Position::Current };
-        let entry = self.keys.entry(subject.key).or_insert_with(|| KeyEntry::new(subject.known.clone()));
-        entry.known = newer(&entry.known, &subject.known).clone();
+        let Some(entry) = self.keys.get(&subject.key) else { return };
         let known = entry.known.clone();
         let running = if entry.busy_for(id) { Running::Here } else { Running::No };
         let arrival =
@@ -376,7 +386,7 @@ impl Machine {
 
 impl KeyEntry {
     pub(super) fn new(known: Arc<Known>) -> Self {
-        Self { known, active: None, waiters: VecDeque::new(), deposed: std::collections::BTreeSet::new() }
+        Self { known, carried: 0, active: None, waiters: VecDeque::new(), deposed: std::collections::BTreeSet::new() }
     }
 
     /// Whether an attempt runs, or is about to.

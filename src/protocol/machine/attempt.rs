@@ -293,6 +293,7 @@ impl Machine {
         let Some(entry) = self.keys.get_mut(&attempt.0) else { return };
         if entry.deposed.remove(&attempt.1) && entry.deposed.is_empty() {
             self.wake(attempt.0);
+            self.forget_key(attempt.0);
         }
     }
 }

@@ -164,7 +164,7 @@ impl Machine {
             rerun: None,
             repeat: "settled",
         };
-        self.works.insert(id, work);
+        self.carry(id, work);
         self.ready.push_back(id);
     }
 
@@ -177,10 +177,7 @@ impl Machine {
 
     /// Decides about a parked record that may run again.
     pub(super) fn consider_parked(&mut self, id: WorkId, subject: &Subject, now: Now, actions: &mut Vec<Action>) {
-        let entry = self.keys.entry(subject.key).or_insert_with(|| KeyEntry::new(subject.known.clone()));
-        if entry.known.revision() < subject.known.revision() {
-            entry.known = subject.known.clone();
-        }
+        let Some(entry) = self.keys.get(&subject.key) else { return };
         let (known, busy) = (entry.known.clone(), entry.busy_for(id));
         if busy || self.is_stopping() {
             return self.back_to_park(id, now);

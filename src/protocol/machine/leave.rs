@@ -227,6 +227,7 @@ impl Machine {
 
     fn leave_key(&mut self, key: KeyDigest, id: WorkId) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.carried = entry.carried.saturating_sub(1);
         entry.waiters.retain(|waiter| *waiter != id);
         if entry.active == Some(id) {
             entry.active = None;
@@ -246,8 +247,8 @@ impl Machine {
         }
     }
 
-    fn forget_key(&mut self, key: KeyDigest) {
-        let unused = |entry: &super::KeyEntry| !entry.is_busy() && entry.waiters.is_empty();
+    pub(super) fn forget_key(&mut self, key: KeyDigest) {
+        let unused = |entry: &super::KeyEntry| !entry.is_busy() && entry.carried == 0;
         if self.keys.get(&key).is_some_and(unused) {
             self.keys.remove(&key);
         }

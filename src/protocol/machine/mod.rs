@@ -43,6 +43,8 @@ use std::{
 #[derive(Debug)]
 struct KeyEntry {
     known: Arc<Known>,
+    /// How much work carries this operation, in whatever lane. While there is any, what is known stays here.
+    carried: usize,
     /// The work that may have an attempt.
     active: Option<WorkId>,
     /// Work that waits behind it.
