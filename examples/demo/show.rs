@@ -17,12 +17,7 @@ pub struct Show {
 
 impl Show {
     pub fn new() -> Self {
-        let live = std::io::stdout().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stdout());
-            let template = "    {spinner} {bar:30} {pos}/{len} {msg}";
-            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
+        let live = std::io::stdout().is_terminal().then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout()));
         Self { live, began: Instant::now(), scenes: 0 }
     }
 
@@ -51,7 +46,17 @@ impl Show {
 
     /// How far a scene is. Only a terminal shows it.
     pub fn progress(&self, done: u64, all: u64, text: &str) {
+        self.draw("    {spinner} {bar:30} {pos}/{len} {msg}", done, all, text);
+    }
+
+    /// What is waited for. Only a terminal shows it.
+    pub fn waiting(&self, text: &str) {
+        self.draw("    {spinner} {msg}", 0, 1, text);
+    }
+
+    fn draw(&self, template: &str, done: u64, all: u64, text: &str) {
         if let Some(bar) = &self.live {
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_length(all);
             bar.set_position(done);
             bar.set_message(text.to_owned());

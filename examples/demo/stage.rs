@@ -181,19 +181,43 @@ impl Stage {
         self.sent.ends.keys().filter_map(of).map(|committed| committed.offset.unsigned_abs()).sum()
     }
 
-    /// Waits until every record that was sent is complete.
+    /// Waits until every record that was sent is complete, and the offsets say so.
     pub fn wait_complete(&mut self) -> Result<(), String> {
-        let (all, before) = (self.sent.ends.values().sum::<i64>().unsigned_abs(), self.committed());
-        self.wait("every record is complete", |stage| {
-            let now = stage.committed();
-            let effects = grouped(stage.ledger.ledger().total() as u64);
-            stage.show.progress(now.saturating_sub(before), all - before, &format!("records complete · {effects} effects in the ledger"));
-            now == all
-        })
+        let all = self.sent.ends.values().sum::<i64>().unsigned_abs();
+        let ended = |stage: &Self| stage.counted("receipted_operations_total", &[]);
+        let (before, after) = (ended(self), self.sent.records + self.sent.read_again);
+        self.watch(
+            "every record is complete",
+            |stage| stage.committed() == all,
+            |stage| {
+                let effects = grouped(stage.ledger.ledger().total() as u64);
+                let mut by: std::collections::BTreeMap<String, usize> = Default::default();
+                stage.ledger.ledger().0.iter().for_each(|e| *by.entry(e.tenant.clone()).or_default() += 1);
+                let marks: Vec<_> = stage
+                    .samples()
+                    .0
+                    .iter()
+                    .filter(|((n, _), _)| n == "receipted_watermark")
+                    .map(|((_, l), v)| format!("{}/{}={v}", l["topic"], l["partition"]))
+                    .collect();
+                eprintln!("{by:?} {marks:?}");
+                let text = format!(
+                    "records · {effects} effects in the ledger W{} C{}",
+                    stage.samples().sum("receipted_watermark", &[]).unwrap_or_default(),
+                    stage.committed()
+                );
+                stage.show.progress(ended(stage).saturating_sub(before), after.saturating_sub(before), &text);
+            },
+        )
     }
 
     /// Waits for something, while the runner must not end.
-    pub fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+    pub fn wait(&mut self, what: &str, done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+        let text = format!("waiting until {what}");
+        self.watch(what, done, |stage| stage.show.waiting(&text))
+    }
+
+    fn watch(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool, show: impl Fn(&Self)) -> Result<(), String> {
         let deadline = Instant::now() + BOUND;
         while !done(self) {
             if let Some(runner) = &mut self.runner
@@ -205,6 +229,7 @@ impl Stage {
                 let said = self.runner.as_ref().map(|runner| tail(&runner.child)).unwrap_or_default();
                 return Err(format!("waited {} s in vain: {what}\n{said}", BOUND.as_secs()));
             }
+            show(self);
             std::thread::sleep(LOOK_EVERY);
         }
         self.show.rest();
