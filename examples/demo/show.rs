@@ -56,6 +56,9 @@ impl Show {
 
     fn draw(&self, template: &str, done: u64, all: u64, text: &str) {
         if let Some(bar) = &self.live {
+            if bar.is_finished() {
+                bar.reset();
+            }
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_length(all);
             bar.set_position(done);
@@ -68,7 +71,6 @@ impl Show {
     pub fn rest(&self) {
         if let Some(bar) = &self.live {
             bar.finish_and_clear();
-            bar.reset();
         }
     }
 }

@@ -191,21 +191,7 @@ impl Stage {
             |stage| stage.committed() == all,
             |stage| {
                 let effects = grouped(stage.ledger.ledger().total() as u64);
-                let mut by: std::collections::BTreeMap<String, usize> = Default::default();
-                stage.ledger.ledger().0.iter().for_each(|e| *by.entry(e.tenant.clone()).or_default() += 1);
-                let marks: Vec<_> = stage
-                    .samples()
-                    .0
-                    .iter()
-                    .filter(|((n, _), _)| n == "receipted_watermark")
-                    .map(|((_, l), v)| format!("{}/{}={v}", l["topic"], l["partition"]))
-                    .collect();
-                eprintln!("{by:?} {marks:?}");
-                let text = format!(
-                    "records · {effects} effects in the ledger W{} C{}",
-                    stage.samples().sum("receipted_watermark", &[]).unwrap_or_default(),
-                    stage.committed()
-                );
+                let text = format!("records · {effects} effects in the ledger");
                 stage.show.progress(ended(stage).saturating_sub(before), after.saturating_sub(before), &text);
             },
         )

@@ -2,7 +2,7 @@
 //! again. It works through operations in doubt, not through notes.
 
 use super::{
-    Action, KeyEntry, Machine, WorkId,
+    Action, Machine, WorkId,
     arrive::may_resume,
     types::{Replay, StartKind, Then, Timer},
     work::{Lane, Phase, Source, Subject, Work},
