@@ -83,14 +83,14 @@ pub fn provable(
     attempts.iter().copied().filter(|attempt| quiet_until(future(*attempt), quiet).is_some_and(|until| started >= until)).collect()
 }
 
-/// The attempts that a lookup settles which started at `started` and found so many effects. All of them, where it started late enough
-/// to see every effect that there will be, or saw one for each; else one for each effect, and the others stay to be asked about, so
-/// that an effect that lands later is not taken for the one that was found.
+/// The attempts that a found effect settles, from a lookup that started at `started` and showed so many. All of them, where it showed
+/// one for each, or started late enough to show every effect that there will be. Else none: the operation is applied, and the attempts
+/// stay to be asked about, so that an effect that lands later is not taken for the one that was found.
 pub fn found_covers(
     undecided: &BTreeSet<AttemptId>, effects: usize, future: impl Fn(AttemptId) -> Future, quiet: Duration, started: Monotonic,
 ) -> BTreeSet<AttemptId> {
     let all = undecided.len() <= effects || provable(undecided, future, quiet, started) == *undecided;
-    undecided.iter().copied().take(if all { usize::MAX } else { effects }).collect()
+    if all { undecided.clone() } else { BTreeSet::new() }
 }
 
 /// Whether a lookup that started at `started` is the second look that confirms an earlier *not done* where it finds nothing new: every

@@ -309,15 +309,16 @@ pub fn fits(receipt: &Receipt, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, 
         (Ruling::Reopened, State::Rejected(_)) => Err("reopened must name every attempt that is rejected"),
         (Ruling::Reopened, _) => Err("only a rejected operation can be reopened"),
         (_, State::InDoubt(doubtful)) => match ruling {
+            // It settles the operation, and no attempt by itself: they may still land.
+            Ruling::Applied(_) if attempts.is_empty() => Ok(()),
             Ruling::Rejected if *attempts != doubtful => Err("rejected must cover every attempt in doubt"),
             _ if attempts.is_empty() || !attempts.is_subset(&doubtful) => Err("the verdict names an attempt that is not in doubt"),
             _ => Ok(()),
         },
         // A lookup that looks once more after *not done* may find the effect after all.
         (Ruling::Applied(_), State::Retryable | State::Applied(_)) if *by == Author::Reconcile => Ok(()),
-        (Ruling::Applied(_) | Ruling::NotDone, State::Applied(_)) if !attempts.is_empty() && attempts.is_subset(&receipt.undecided()) => {
-            Ok(())
-        }
+        (Ruling::NotDone, State::Applied(_)) if !attempts.is_empty() && attempts.is_subset(&receipt.undecided()) => Ok(()),
+        (Ruling::Applied(_), State::Applied(_)) if !receipt.undecided().is_empty() && attempts.is_subset(&receipt.undecided()) => Ok(()),
         (_, State::Applied(_)) => Err("the operation is applied, and names no such attempt in doubt beside it"),
         (_, State::Rejected(_)) => Err("the operation is rejected; reopen it first"),
         (_, State::New) => Err("nothing is known of this operation"),

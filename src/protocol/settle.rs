@@ -2,7 +2,7 @@
 //! reasons why not, with their remedies, are in `refused`. It performs nothing.
 
 use super::{
-    doubt::{Future, Vouched, may_rule},
+    doubt::{Future, Vouched, found_covers, may_rule},
     key::KeyDigest,
     known::{Entry, Known, fits},
     note::{Answer, Applied, AttemptId, Author, REASON_BYTES_MAX, Reference, Ruling, Slot, Verdict},
@@ -253,7 +253,7 @@ pub fn changed(entry: &Entry, after: &Known) -> Changed {
 fn verdict<F: Fn(AttemptId) -> Future>(change: &Change, settle: &Settle, scene: &Scene<'_, F>) -> Result<Entry, Refused> {
     let receipt = &scene.known.receipt;
     let ruling = ruling(&settle.outcome)?;
-    let attempts = covered(settle, &ruling, receipt)?;
+    let attempts = covered(settle, &ruling, scene)?;
     if !raises_key_alone(settle, receipt) {
         fits(receipt, &ruling, &attempts, &change.by).map_err(|reason| Refused::DoesNotFit { reason })?;
     }
@@ -285,7 +285,8 @@ fn ruling(outcome: &Settlement) -> Result<Ruling, Refused> {
 
 /// The attempts that a verdict speaks of. A negative one never covers an attempt that its author may not have seen: with several in
 /// doubt they are to be named.
-fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeSet<AttemptId>, Refused> {
+fn covered<F: Fn(AttemptId) -> Future>(settle: &Settle, ruling: &Ruling, scene: &Scene<'_, F>) -> Result<BTreeSet<AttemptId>, Refused> {
+    let receipt = &scene.known.receipt;
     if *ruling == Ruling::Reopened {
         return Ok(receipt.rejected());
     }
@@ -295,10 +296,10 @@ fn covered(settle: &Settle, ruling: &Ruling, receipt: &Receipt) -> Result<BTreeS
     // Of an applied operation too: attempts beside the one that was applied stay in doubt until somebody looks.
     let in_doubt = receipt.undecided();
     let Some(names) = &settle.attempts else {
-        return if in_doubt.len() > 1 && !matches!(ruling, Ruling::Applied(_)) {
-            Err(Refused::NameAttempts { in_doubt })
-        } else {
-            Ok(in_doubt)
+        return match ruling {
+            Ruling::Applied(_) => Ok(found_covers(&in_doubt, 1, &scene.future, scene.quiet, scene.now.monotonic)),
+            _ if in_doubt.len() > 1 => Err(Refused::NameAttempts { in_doubt }),
+            _ => Ok(in_doubt),
         };
     };
     let mut attempts = BTreeSet::new();
