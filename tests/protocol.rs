@@ -14,6 +14,8 @@ mod effects;
 mod identity;
 #[path = "protocol/known.rs"]
 mod known;
+#[path = "protocol/lookup.rs"]
+mod lookup;
 #[path = "protocol/receipt.rs"]
 mod receipt;
 #[path = "protocol/sets.rs"]

@@ -83,24 +83,6 @@ pub fn provable(
     attempts.iter().copied().filter(|attempt| quiet_until(future(*attempt), quiet).is_some_and(|until| started >= until)).collect()
 }
 
-/// The attempts that a found effect settles, from a lookup that started at `started` and showed so many. All of them, where it showed
-/// one for each, or started late enough to show every effect that there will be. Else none: the operation is applied, and the attempts
-/// stay to be asked about, so that an effect that lands later is not taken for the one that was found.
-pub fn found_covers(
-    undecided: &BTreeSet<AttemptId>, effects: usize, future: impl Fn(AttemptId) -> Future, quiet: Duration, started: Monotonic,
-) -> BTreeSet<AttemptId> {
-    let all = undecided.len() <= effects || provable(undecided, future, quiet, started) == *undecided;
-    if all { undecided.clone() } else { BTreeSet::new() }
-}
-
-/// Whether a lookup that started at `started` is the second look that confirms an earlier *not done* where it finds nothing new: every
-/// attempt without a fact of its own had ended, and was quiet; and so long again had passed since `ruled`, when the verdict was given,
-/// or this process began.
-pub fn confirms(receipt: &Receipt, future: impl Fn(AttemptId) -> Future, quiet: Duration, ruled: Monotonic, started: Monotonic) -> bool {
-    let open = receipt.without_fact();
-    started >= ruled.after(quiet) && provable(&open, future, quiet, started) == open
-}
-
 /// When the quiet period of an attempt is over; none while its future lives or its fact is on the way.
 #[must_use]
 pub fn quiet_until(future: Future, quiet: Duration) -> Option<Monotonic> {

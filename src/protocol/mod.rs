@@ -12,6 +12,7 @@ pub mod doubt;
 pub mod fingerprint;
 pub mod key;
 pub mod known;
+pub mod lookup;
 pub mod machine;
 pub mod note;
 pub mod outcome;

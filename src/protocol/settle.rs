@@ -2,9 +2,10 @@
 //! reasons why not, with their remedies, are in `refused`. It performs nothing.
 
 use super::{
-    doubt::{Future, Vouched, found_covers, may_rule},
+    doubt::{Future, Vouched, may_rule},
     key::KeyDigest,
     known::{Entry, Known, fits},
+    lookup,
     note::{Answer, Applied, AttemptId, Author, REASON_BYTES_MAX, Reference, Ruling, Slot, Verdict},
     park::{End, EndKind, Openness, Park, ParkId, SlotNotes},
     receipt::{Receipt, State},
@@ -297,7 +298,7 @@ fn covered<F: Fn(AttemptId) -> Future>(settle: &Settle, ruling: &Ruling, scene: 
     let in_doubt = receipt.undecided();
     let Some(names) = &settle.attempts else {
         return match ruling {
-            Ruling::Applied(_) => Ok(found_covers(&in_doubt, 1, &scene.future, scene.quiet, scene.now.monotonic)),
+            Ruling::Applied(_) => Ok(lookup::covered(&in_doubt, 1, &scene.future, scene.quiet, scene.now.monotonic)),
             _ if in_doubt.len() > 1 => Err(Refused::NameAttempts { in_doubt }),
             _ => Ok(in_doubt),
         };

@@ -188,10 +188,12 @@ impl Engine {
         }
     }
 
-    /// Takes up what the store says is in doubt or parked.
+    /// Takes up what the store says is in doubt or parked, or is to be asked about once more.
     fn begin(&mut self, actions: &mut Vec<Action>) -> Result<(), Error> {
         let mut open = pages(&*self.parts.store, Which::InDoubt)?;
-        open.extend(pages(&*self.parts.store, Which::Parked)?);
+        for which in [Which::Parked, Which::Unconfirmed, Which::Superseded] {
+            open.extend(pages(&*self.parts.store, which)?);
+        }
         for (key, known) in open {
             self.machine.on(Event::Doubtful { key, known }, self.clock.now(), actions);
         }

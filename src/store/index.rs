@@ -23,6 +23,7 @@ pub(crate) struct Index {
     parked: BTreeSet<KeyDigest>,
     disputed: BTreeSet<KeyDigest>,
     superseded: BTreeSet<KeyDigest>,
+    unconfirmed: BTreeSet<KeyDigest>,
     reopened: BTreeSet<KeyDigest>,
     open: BTreeMap<ParkId, Arc<Park>>,
     partitions: BTreeMap<Partition, PartitionSlots>,
@@ -83,7 +84,7 @@ impl Index {
 
     /// Sorts an operation into the listings.
     pub(crate) fn classify(&mut self, key: KeyDigest, before: Option<&Known>, after: &Known) {
-        for which in [Which::InDoubt, Which::Parked, Which::Disputed, Which::Superseded, Which::ReopenedWaiting] {
+        for which in [Which::InDoubt, Which::Parked, Which::Disputed, Which::Superseded, Which::Unconfirmed, Which::ReopenedWaiting] {
             let (was, is) = (before.is_some_and(|known| belongs(known, which)), belongs(after, which));
             if was != is
                 && let Some(listing) = self.listing_mut(which)
@@ -195,6 +196,7 @@ impl Index {
             Which::Parked => Some(&self.parked),
             Which::Disputed => Some(&self.disputed),
             Which::Superseded => Some(&self.superseded),
+            Which::Unconfirmed => Some(&self.unconfirmed),
             Which::ReopenedWaiting => Some(&self.reopened),
         }
     }
@@ -206,6 +208,7 @@ impl Index {
             Which::Parked => Some(&mut self.parked),
             Which::Disputed => Some(&mut self.disputed),
             Which::Superseded => Some(&mut self.superseded),
+            Which::Unconfirmed => Some(&mut self.unconfirmed),
             Which::ReopenedWaiting => Some(&mut self.reopened),
         }
     }
@@ -244,6 +247,7 @@ pub(crate) fn belongs(known: &Known, which: Which) -> bool {
         Which::Parked => known.open_parks().next().is_some(),
         Which::Disputed => known.receipt.is_disputed(),
         Which::Superseded => known.receipt.applied().is_some() && !known.receipt.undecided().is_empty(),
+        Which::Unconfirmed => !known.receipt.unconfirmed().is_empty(),
         Which::ReopenedWaiting => known.receipt.is_reopened() && !known.open_parks().any(|(_, park)| park.reason.follows_operation()),
     }
 }

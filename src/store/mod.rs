@@ -201,6 +201,8 @@ pub enum Which {
     Disputed,
     /// Applied, with undecided attempts beside it.
     Superseded,
+    /// With an attempt whose absence rests on a single denial: a destination that can be asked is asked once more.
+    Unconfirmed,
     /// Reopened, and without a parked record to run from.
     ReopenedWaiting,
 }

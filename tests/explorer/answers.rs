@@ -3,11 +3,12 @@
 use crate::{
     driver::{ALL, ANY, lowest},
     model::{Model, Nexts, Step},
-    notes::{Aside, By, Note, Ruled, Set, Stand, View, attempt_ids, bit, members, set_of},
+    notes::{Aside, By, Note, Ruled, Set, Stand, View, attempt_ids, bit, effect_of, finding, members, set_of},
     state::{Batch, Life, Look, NOW, Owner, Rule, State},
 };
 use receipted::protocol::{
-    doubt::{Future, Vouched, confirms, found_covers, may_rule, provable},
+    doubt::{Future, Vouched, may_rule, provable},
+    lookup,
     note::{AttemptId, Ruling},
     time::Monotonic,
 };
@@ -49,15 +50,6 @@ impl Model {
         self.config.policy.contract.quiet()
     }
 
-    fn proved(&self, state: &State, of: Set, started: Monotonic) -> Set {
-        let future = |attempt: AttemptId| match self.future(state, attempt.number as u8) {
-            Future::Alive if self.lacks(Rule::QuietStartsAtTheEnd) => Future::EndedAt(ago(state.attempt(attempt.number as u8).age)),
-            future => future,
-        };
-        let quiet = if self.lacks(Rule::QuietBeforeProof) { Duration::ZERO } else { self.quiet() };
-        set_of(&provable(&attempt_ids(of), future, quiet, started))
-    }
-
     /// Attempts that are owed a second look.
     fn owed(&self, state: &State, view: &View) -> Set {
         let remembers = state.process.as_ref().is_some_and(|process| process.owes);
@@ -93,41 +85,52 @@ impl Model {
     /// The verdicts that a lookup's answer is good for.
     fn finding(&self, state: &State, view: &View, look: Look) -> Vec<Note> {
         let started = if self.lacks(Rule::ProofByStart) { NOW } else { ago(look.age) };
-        let (new, owed) = (look.shown & !view.effects, self.owed(state, view));
-        let rule = |ruled, of| Note::Rule { of, ruled, by: By::Lookup, fresh: false, seen: self.seen(view), at: 0 };
-        let proved = self.proved(state, view.undecided, started);
-        if new != 0 {
-            let of = if view.undecided == 0 { owed } else { self.covers(state, view, new, started) };
-            let found = members(new).map(|effect| rule(Ruled::Applied(effect), of));
-            return found.collect();
-        }
-        if look.shown != 0 && proved != 0 && proved == view.undecided {
-            return vec![rule(Ruled::Applied(lowest(look.shown)), proved)];
-        }
-        if proved != 0 && self.ledger.borrow().fits(state.known, Ruled::NotDone, proved, By::Lookup) {
-            let of = if self.lacks(Rule::VerdictNamesAttempts) { ALL } else { proved };
-            return vec![rule(Ruled::NotDone, of)];
-        }
-        if owed != 0 && self.confirms(state, started) && self.ledger.borrow().fits(state.known, Ruled::NotDoneAgain, owed, By::Lookup) {
-            return vec![rule(Ruled::NotDoneAgain, owed)];
-        }
-        Vec::new()
-    }
-
-    fn covers(&self, state: &State, view: &View, effects: Set, started: Monotonic) -> Set {
-        if self.lacks(Rule::FoundCoversOnlyWhatItSaw) {
-            return view.undecided;
-        }
-        let future = |attempt: AttemptId| self.future(state, attempt.number as u8);
-        set_of(&found_covers(&attempt_ids(view.undecided), effects.count_ones() as usize, future, self.quiet(), started))
-    }
-
-    fn confirms(&self, state: &State, started: Monotonic) -> bool {
-        let ruled = ago(state.process.as_ref().map_or(0, |process| process.ruled));
-        let future = |attempt: AttemptId| self.future(state, attempt.number as u8);
+        let future = |attempt: AttemptId| self.futures(state, attempt);
+        let ruled = if self.lacks(Rule::LookLooksLate) { 0 } else { NOW.0 };
+        let ruled = Monotonic(ruled.min(ago(state.process.as_ref().map_or(0, |process| process.ruled)).0));
+        let quiet = if self.lacks(Rule::QuietBeforeProof) { Duration::ZERO } else { self.quiet() };
+        let generation = 0;
         let ledger = self.ledger.borrow();
-        let receipt = &ledger.known(state.known).receipt;
-        self.lacks(Rule::LookLooksLate) || confirms(receipt, future, self.quiet(), ruled, started)
+        let look =
+            lookup::Look { started, future, quiet, ruled, generation }.verdicts(&ledger.known(state.known).receipt, &finding(look.shown));
+        let owed = self.owed(state, view);
+        look.into_iter().filter_map(|(ruling, of)| self.verdict_of_lookup(view, owed, &ruling, set_of(&of))).collect()
+    }
+
+    fn verdict_of_lookup(&self, view: &View, owed: Set, ruling: &Ruling, mut of: Set) -> Option<Note> {
+        let ruled = match ruling {
+            Ruling::Applied(applied) => {
+                if self.lacks(Rule::FoundCoversOnlyWhatItSaw) {
+                    of = view.undecided;
+                }
+                Ruled::Applied(effect_of(applied))
+            }
+            _ if of & view.undecided == 0 && of & owed == 0 => return None,
+            _ if of & view.undecided == 0 => Ruled::NotDoneAgain,
+            _ if self.lacks(Rule::VerdictNamesAttempts) => {
+                of = ALL;
+                Ruled::NotDone
+            }
+            _ => Ruled::NotDone,
+        };
+        Some(Note::Rule { of, ruled, by: By::Lookup, fresh: false, seen: self.seen(view), at: 0 })
+    }
+
+    /// A future, as one takes it who counts its quiet period while it lives.
+    fn futures(&self, state: &State, attempt: AttemptId) -> Future {
+        match self.future(state, attempt.number as u8) {
+            Future::Alive if self.lacks(Rule::QuietStartsAtTheEnd) => Future::EndedAt(ago(state.attempt(attempt.number as u8).age)),
+            future => future,
+        }
+    }
+
+    fn proved(&self, state: &State, of: Set, started: Monotonic) -> Set {
+        set_of(&provable(&attempt_ids(of), |attempt| self.futures(state, attempt), self.quiet(), started))
+    }
+
+    fn covers(&self, state: &State, view: &View, effects: Set) -> Set {
+        let future = |attempt: AttemptId| self.future(state, attempt.number as u8);
+        set_of(&lookup::covered(&attempt_ids(view.undecided), effects.count_ones() as usize, future, self.quiet(), NOW))
     }
 
     fn seen(&self, view: &View) -> u8 {
@@ -189,7 +192,7 @@ impl Model {
         let mut say = |voice, ruled, of| self.verdict(state, voice, ruled, of, out);
         if people.honest && new != 0 {
             // A verdict has one reference: of several effects each is said by itself.
-            let of = if new.count_ones() > 1 { 0 } else { self.covers(state, &view, new, NOW) };
+            let of = if new.count_ones() > 1 { 0 } else { self.covers(state, &view, new) };
             say(Voice::Honest, Ruled::Applied(lowest(new)), of);
         }
         let quiet = self.proved(state, undecided, NOW) == undecided;

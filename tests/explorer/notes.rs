@@ -10,6 +10,7 @@ use receipted::protocol::{
     key::KeyDigest,
     known::{self, Entry, Judgement, Known, Revision},
     note::{Admission, Answer, Applied, AttemptId, Author, Doubt, DoubtReason, Fact, Reference, Ruling, Slot, Verdict},
+    outcome::Finding,
     park::{Closing, End, EndKind, Openness, Park, ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
     policy::{FreshKey, Policy},
     receipt::{Receipt, State},
@@ -113,6 +114,16 @@ fn millis(ticks: u8) -> UnixMillis {
 
 fn applied(of: u8, already: bool) -> Applied {
     Applied { reference: Reference::new(&format!("effect {of}")), answer: Answer::Absent(String::new()), already }
+}
+
+/// The attempt that made a found effect.
+pub(crate) fn effect_of(applied: &Applied) -> u8 {
+    applied.reference.as_ref().and_then(|reference| reference.as_str()["effect ".len()..].parse().ok()).unwrap()
+}
+
+/// What a lookup answers that sees these effects.
+pub(crate) fn finding(effects: Set) -> Finding {
+    if effects == 0 { Finding::NotFound } else { Finding::Found(members(effects).map(|of| applied(of, false)).collect()) }
 }
 
 fn person() -> Author {

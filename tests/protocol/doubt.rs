@@ -2,8 +2,8 @@
 
 use super::build::*;
 use receipted::protocol::{
-    doubt::{Future, Refusal, Step, Vouched, confirms, found_covers, may_rule, provable, quiet_until, step},
-    note::{Admission, Author, Ruling},
+    doubt::{Future, Refusal, Step, Vouched, may_rule, provable, quiet_until, step},
+    note::{Admission, Ruling},
     policy::{BackOff, Contract, Policy},
     receipt::Receipt,
     time::{Monotonic, UnixMillis},
@@ -119,34 +119,6 @@ fn only_a_lookup_that_started_after_an_attempts_quiet_period_proves_its_absence(
     assert_eq!(provable(&all, futures, QUIET, Monotonic(9_999)), attempts(&[]));
     assert_eq!(provable(&all, futures, QUIET, Monotonic(10_000)), attempts(&[1]));
     assert_eq!(provable(&all, futures, QUIET, Monotonic(u64::MAX)), attempts(&[1, 2]));
-}
-
-#[test]
-fn a_found_effect_settles_every_attempt_only_where_no_other_can_land_any_more() {
-    let futures = |id: receipted::protocol::note::AttemptId| Future::EndedAt(Monotonic(u64::from(id.number)));
-    let covers = |numbers: &[u32], effects, started| found_covers(&attempts(numbers), effects, futures, QUIET, Monotonic(started));
-    assert_eq!(covers(&[1], 1, 0), attempts(&[1]), "there is only one that it can be of");
-    assert_eq!(covers(&[1, 2], 1, 10_001), attempts(&[]), "attempt 2 may still land, and whose it is nobody can tell");
-    assert_eq!(covers(&[1, 2], 1, 10_002), attempts(&[1, 2]));
-    assert_eq!(covers(&[1, 2], 2, 0), attempts(&[1, 2]), "one for each");
-    assert_eq!(covers(&[], 1, 0), attempts(&[]));
-}
-
-#[test]
-fn a_second_look_confirms_once_every_attempt_without_fact_is_quiet_and_as_long_has_passed_since_the_verdict() {
-    let mut receipt = admitted(&[1, 2, 3]);
-    receipt.rule(verdict(Ruling::NotDone, &[1], Author::Reconcile));
-    receipt.learn(attempt(3), no_effect());
-    let asked = |second, started| {
-        let futures = move |id: receipted::protocol::note::AttemptId| match id.number {
-            1 => Future::EndedAt(Monotonic(0)),
-            2 => second,
-            _ => Future::Alive,
-        };
-        confirms(&receipt, futures, QUIET, Monotonic(500), Monotonic(started))
-    };
-    assert!(!asked(Future::EndedAt(Monotonic(0)), 10_499) && asked(Future::EndedAt(Monotonic(0)), 10_500));
-    assert!(!asked(Future::EndedAt(Monotonic(501)), 10_500) && !asked(Future::Alive, u64::MAX));
 }
 
 #[test]

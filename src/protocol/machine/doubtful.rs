@@ -8,9 +8,10 @@ use super::{
     work::{Lane, Phase, Source, Subject, Work},
 };
 use crate::protocol::{
-    doubt,
+    doubt::{self, Future},
     key::KeyDigest,
-    known::{Answer, Entry, Known, Revision, fits},
+    known::{Answer, Entry, Known, Revision},
+    lookup::Look,
     note::{AttemptId, Author, Ruling, Slot, Verdict},
     outcome::Finding,
     park::{ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
@@ -29,8 +30,10 @@ pub(super) struct Doubtful {
     /// A lookup or a resume is on its way.
     busy: Busy,
     tries: u32,
-    /// After a *not done*: ask once more from then on, about these attempts.
-    second_look: Option<(Monotonic, BTreeSet<AttemptId>)>,
+    /// When somebody last denied an attempt, or when this process began: the second look comes another quiet period later.
+    ruled: Monotonic,
+    /// The generation of the provider key that the last lookup asked with.
+    asked: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +46,7 @@ enum Busy {
 impl Machine {
     /// Has an operation looked at by then at the latest. A route that is not known yet is found from its name.
     pub(super) fn attend_at(&mut self, key: KeyDigest, at: Monotonic, route: usize) {
-        let entry = self.doubtful.entry(key).or_insert(Doubtful { route, due: None, busy: Busy::No, tries: 0, second_look: None });
+        let entry = self.doubtful.entry(key).or_insert(Doubtful::new(route));
         if entry.due.is_none_or(|due| at < due) {
             entry.due = Some(at);
             self.timer(at, Timer::Doubt(key));
@@ -61,34 +64,48 @@ impl Machine {
         self.weigh(key, known);
         let Some(route) = self.route_of(known).or_else(|| self.route_attended(key)) else { return };
         let stopping = self.is_stopping();
-        let entry = self.doubtful.entry(key).or_insert(Doubtful { route, due: None, busy: Busy::No, tries: 0, second_look: None });
+        let entry = self.doubtful.entry(key).or_insert(Doubtful::new(route));
         entry.route = route;
         entry.due = None;
+        self.forget_quiet(key, known, route, now);
+        let Some(entry) = self.doubtful.get_mut(&key) else { return };
         if entry.busy != Busy::No || stopping {
             return self.attend_after(key, self.limits.look_up_back_off.0, now);
         }
-        if let Some((at, _)) = &entry.second_look
-            && *at <= now.monotonic
-            && self.look(key, known, route, actions)
-        {
+        let again = entry.ruled.after(self.routes[route].policy.contract.quiet());
+        let owed = self.owes_look(known, route);
+        if owed && again <= now.monotonic && self.look(key, known, route, &known.receipt.unconfirmed(), actions) {
             return;
         }
+        if owed && again > now.monotonic {
+            self.attend_at(key, again, route);
+        }
         match known.receipt.state() {
-            State::InDoubt(_) if self.rerun_waits(known, route, now) => self.resume(key, known, now, actions),
+            State::InDoubt(_) if self.rerun_waits(known, route, now) => self.resume(key, known, route, now, actions),
             State::InDoubt(_) => match self.routes[route].policy.contract.last() {
                 Contract::Ask { .. } => {
-                    if !self.look(key, known, route, actions) {
+                    if !self.look(key, known, route, &known.receipt.undecided(), actions) {
                         self.attend_after(key, self.limits.look_up_back_off.1, now);
                     }
                 }
                 Contract::Hold { .. } | Contract::DestinationDeduplicates { .. } => {}
             },
-            State::Retryable | State::New => self.resume(key, known, now, actions),
-            State::Applied(_) | State::Rejected(_) => {
-                if self.doubtful.get(&key).is_some_and(|entry| entry.second_look.is_none()) {
-                    self.doubtful.remove(&key);
-                }
-            }
+            State::Retryable | State::New => self.resume(key, known, route, now, actions),
+            State::Applied(_) if self.look(key, known, route, &known.receipt.undecided(), actions) => {}
+            State::Applied(_) | State::Rejected(_) => self.leave(key, known, route),
+        }
+    }
+
+    /// Whether an attempt's absence rests on a single denial, and the destination can be asked once more.
+    fn owes_look(&self, known: &Known, route: usize) -> bool {
+        let asks = matches!(self.routes[route].policy.contract.last(), Contract::Ask { .. });
+        asks && !known.receipt.unconfirmed().is_empty() && known.parks.values().any(|park| park.reason.follows_operation())
+    }
+
+    /// Nothing more is to be done about an operation, unless it is owed a second look.
+    fn leave(&mut self, key: KeyDigest, known: &Known, route: usize) {
+        if !self.owes_look(known, route) {
+            self.doubtful.remove(&key);
         }
     }
 
@@ -106,8 +123,9 @@ impl Machine {
         self.doubtful.get(&key).map(|entry| entry.route).filter(|route| *route < self.routes.len())
     }
 
-    /// Asks the destination, with the arguments of a parked record; false when there is no record or no lookup.
-    fn look(&mut self, key: KeyDigest, known: &Known, route: usize, actions: &mut Vec<Action>) -> bool {
+    /// Asks the destination about the last of these attempts and all others under its key, with the arguments of a parked record; false
+    /// when there is no attempt, no record or no lookup.
+    fn look(&mut self, key: KeyDigest, known: &Known, route: usize, about: &BTreeSet<AttemptId>, actions: &mut Vec<Action>) -> bool {
         if !matches!(self.routes[route].policy.contract.last(), Contract::Ask { .. }) {
             return false;
         }
@@ -115,24 +133,21 @@ impl Machine {
         let Some(park) = known.parks.iter().filter(|(_, park)| park.reason.follows_operation()).map(|(id, _)| id).next_back() else {
             return false;
         };
-        let asked = known.receipt.undecided().last().copied().or_else(|| known.receipt.admissions().keys().last().copied());
-        let Some(attempt) = asked else { return false };
+        let Some(attempt) = about.last().copied() else { return false };
         let key_generation = known.receipt.admissions().get(&attempt).map_or(0, |admission| admission.key_generation);
         if let Some(entry) = self.doubtful.get_mut(&key) {
             entry.busy = Busy::Looking;
+            entry.asked = key_generation;
         }
         actions.push(Action::LookUp { key, name: Box::new(name), route, park: park.clone(), attempt, key_generation });
         true
     }
 
     /// Runs the oldest parked record of an operation that may run.
-    fn resume(&mut self, key: KeyDigest, known: &Known, now: Now, actions: &mut Vec<Action>) {
+    fn resume(&mut self, key: KeyDigest, known: &Known, route: usize, now: Now, actions: &mut Vec<Action>) {
         let held = |reason: ParkReason| reason.follows_operation();
         let Some(park) = known.open_parks().filter(|(_, park)| held(park.reason)).map(|(id, _)| id.clone()).next() else {
-            if self.doubtful.get(&key).is_some_and(|entry| entry.second_look.is_none()) {
-                self.doubtful.remove(&key);
-            }
-            return;
+            return self.leave(key, known, route);
         };
         if self.keys.get(&key).is_some_and(|entry| entry.is_busy()) {
             return self.attend_after(key, self.limits.look_up_back_off.0, now);
@@ -196,58 +211,27 @@ impl Machine {
         let Some(entry) = self.doubtful.get_mut(&key) else { return };
         entry.busy = Busy::No;
         entry.tries = entry.tries.saturating_add(1);
-        let (tries, route) = (entry.tries, entry.route);
-        let second = entry.second_look.take_if(|(at, _)| *at <= started).map(|(_, attempts)| attempts);
-        let undecided = known.receipt.undecided();
-        let proof = match &finding {
-            Ok(Finding::Found(found)) => {
-                let new: Vec<_> = found
-                    .iter()
-                    .filter(|a| !a.reference.as_ref().is_some_and(|r| known.receipt.effects().references.contains(r)))
-                    .collect();
-                let of = if undecided.is_empty() { second.clone().unwrap_or_default() } else { undecided };
-                let needed = !matches!(known.receipt.state(), State::Applied(_));
-                let rulings: Vec<Ruling> =
-                    if needed { found.iter().collect() } else { new }.into_iter().cloned().map(Ruling::Applied).collect();
-                Some((rulings, of))
-            }
-            Ok(Finding::NotFound) => {
-                let quiet = self.routes[route].policy.contract.quiet();
-                let proved = doubt::provable(&undecided, |attempt| self.futures.state(&(key, attempt)), quiet, started);
-                (!proved.is_empty()).then(|| (vec![Ruling::NotDone], proved))
-            }
-            Ok(Finding::Pending) | Err(_) => None,
-        };
-        if let (None, Some(attempts), Ok(Finding::Pending) | Err(_)) = (&proof, second, &finding)
-            && let Some(entry) = self.doubtful.get_mut(&key)
-        {
-            entry.second_look = Some((now.monotonic, attempts));
-        }
+        let (tries, route, ruled, generation) = (entry.tries, entry.route, entry.ruled, entry.asked);
         let wait = self.next_look(key, &known.receipt.undecided(), route, tries, now);
         self.attend_after(key, wait, now);
-        let Some((rulings, attempts)) = proof else { return };
-        self.rule(key, known, rulings, &attempts, now);
+        // A failed lookup is no evidence.
+        let Ok(finding) = finding else { return };
+        let future = |attempt: AttemptId| self.futures.state(&(key, attempt));
+        let look = Look { started, future, quiet: self.routes[route].policy.contract.quiet(), ruled, generation };
+        let verdicts = look.verdicts(&known.receipt, &finding);
+        self.rule(key, known, verdicts, now);
     }
 
     /// Gives reconcile's verdicts. Each rests on the state that the one before it leaves.
-    fn rule(&mut self, key: KeyDigest, known: &Arc<Known>, rulings: Vec<Ruling>, attempts: &BTreeSet<AttemptId>, now: Now) {
+    fn rule(&mut self, key: KeyDigest, known: &Arc<Known>, verdicts: Vec<(Ruling, BTreeSet<AttemptId>)>, now: Now) {
         let mut after = (**known).clone();
-        for ruling in rulings {
-            if fits(&after.receipt, &ruling, attempts, &Author::Reconcile).is_err() {
-                continue;
-            }
-            let second = if ruling == Ruling::NotDone { attempts.clone() } else { BTreeSet::new() };
-            let verdict = Verdict {
-                attempts: attempts.clone(),
-                ruling,
-                by: Author::Reconcile,
-                reason: "the route's lookup".into(),
-                at: now.wall,
-                fresh_key: false,
-            };
+        for (ruling, attempts) in verdicts {
+            let denies = if ruling == Ruling::NotDone { attempts.clone() } else { BTreeSet::new() };
+            let reason = "the route's lookup".into();
+            let verdict = Verdict { attempts, ruling, by: Author::Reconcile, reason, at: now.wall, fresh_key: false };
             let entry = Entry::Rule { key, seen: after.revision(), verdict: Box::new(verdict) };
             after.judge(&entry, now.wall);
-            self.append(entry, Then::Ruled { key, request: None, second });
+            self.append(entry, Then::Ruled { key, request: None, denies });
         }
     }
 
@@ -262,34 +246,52 @@ impl Machine {
     }
 
     pub(super) fn operator(&mut self, request: u64, entry: Entry) {
-        let (key, second) = match &entry {
-            Entry::Rule { key, verdict, .. } if verdict.ruling == Ruling::NotDone => (Some(*key), verdict.attempts.clone()),
+        let (key, denies) = match &entry {
+            Entry::Rule { key, verdict, .. } if matches!(verdict.ruling, Ruling::NotDone | Ruling::Rejected) => {
+                (Some(*key), verdict.attempts.clone())
+            }
             entry => (entry.key(), BTreeSet::new()),
         };
         let key = key.unwrap_or(KeyDigest([0; 32]));
-        self.append(entry, Then::Ruled { key, request: Some(request), second });
+        self.append(entry, Then::Ruled { key, request: Some(request), denies });
     }
 
     pub(super) fn ruled(
-        &mut self, key: KeyDigest, request: Option<u64>, second: BTreeSet<AttemptId>, answer: &Answer, now: Now, actions: &mut Vec<Action>,
+        &mut self, key: KeyDigest, request: Option<u64>, denies: &BTreeSet<AttemptId>, answer: &Answer, now: Now, actions: &mut Vec<Action>,
     ) {
         if let Some(request) = request {
             actions.push(Action::Answer { request, answer: answer.clone() });
         }
         let (Answer::Done(Some(known)) | Answer::Lost(known)) = answer else { return };
         let Some(route) = self.route_of(known).or_else(|| self.doubtful.get(&key).map(|entry| entry.route)) else { return };
-        for attempt in known.receipt.admissions().keys().filter(|attempt| !known.receipt.undecided().contains(attempt)) {
-            if let doubt::Future::EndedAt(_) = self.futures.state(&(key, *attempt)) {
-                self.futures.decided(&(key, *attempt));
-            }
-        }
-        if !second.is_empty() && matches!(answer, Answer::Done(_)) && route < self.routes.len() {
-            let at = now.monotonic.after(self.routes[route].policy.contract.quiet());
-            self.attend_at(key, at, route);
-            if let Some(entry) = self.doubtful.get_mut(&key) {
-                entry.second_look = Some((at, second));
-            }
-        }
         self.attend_at(key, now.monotonic, route);
+        if route < self.routes.len() {
+            self.forget_quiet(key, known, route, now);
+        }
+        if let Some(entry) = self.doubtful.get_mut(&key)
+            && matches!(answer, Answer::Done(_))
+            && !denies.is_empty()
+        {
+            entry.ruled = now.monotonic;
+        }
+    }
+
+    /// Forgets the futures of decided attempts, once their last request cannot land any more: until then a second look has to know
+    /// when they ended.
+    fn forget_quiet(&mut self, key: KeyDigest, known: &Known, route: usize, now: Now) {
+        let (undecided, quiet) = (known.receipt.undecided(), self.routes[route].policy.contract.quiet());
+        for attempt in known.receipt.admissions().keys().filter(|attempt| !undecided.contains(attempt)) {
+            match self.futures.state(&(key, *attempt)) {
+                Future::EndedAt(end) if end.after(quiet) <= now.monotonic => drop(self.futures.decided(&(key, *attempt))),
+                Future::EndedAt(end) => self.attend_at(key, end.after(quiet), route),
+                Future::Alive | Future::FactPending => {}
+            }
+        }
+    }
+}
+
+impl Doubtful {
+    fn new(route: usize) -> Self {
+        Self { route, due: None, busy: Busy::No, tries: 0, ruled: Monotonic(0), asked: 0 }
     }
 }

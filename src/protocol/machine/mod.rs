@@ -326,7 +326,7 @@ impl Machine {
             (Then::Noted(work, leave), Answer::Done(_)) => self.noted(work, leave, now),
             (Then::Noted(work, _), Answer::Lost(_)) => self.decide_afresh(work),
             (Then::Marked(assignment, offset), _) => self.marked(assignment, offset, actions),
-            (Then::Ruled { key, request, second }, answer) => self.ruled(key, request, second, answer, now, actions),
+            (Then::Ruled { key, request, denies }, answer) => self.ruled(key, request, &denies, answer, now, actions),
             (Then::Nothing, _) => {}
         }
     }

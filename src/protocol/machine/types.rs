@@ -393,7 +393,7 @@ pub(super) enum Then {
     Late(AttemptKey),
     Noted(WorkId, Leave),
     Marked(Assignment, i64),
-    Ruled { key: KeyDigest, request: Option<u64>, second: BTreeSet<AttemptId> },
+    Ruled { key: KeyDigest, request: Option<u64>, denies: BTreeSet<AttemptId> },
     Nothing,
 }
 
