@@ -67,7 +67,7 @@ fn a_slot_that_was_closed_stays_closed() {
 
 #[test]
 fn attempts_are_counted_durably_before_the_run() {
-    let mut config = Config { attempts: 3, crashes: 2, ..remembered() };
+    let mut config = Config { attempts: 3, ..remembered() };
     config.policy.attempts_max = 2;
     holds(config.clone());
     breaks(config.without(&[Rule::BudgetIsDurable]), "B1");
@@ -83,18 +83,18 @@ fn in_doubt_work_is_parked_first() {
 #[test]
 fn a_repeat_is_held_only_on_a_note_that_stands() {
     let people = People { discard: true, ..HONEST };
-    breaks(Config { refusals: 1, people, ..held() }.without(&[Rule::HeldSeesItsNote]), "L1");
+    breaks(Config { crashes: 0, refusals: 1, people, ..held() }.without(&[Rule::HeldSeesItsNote]), "L1");
 }
 
 #[test]
 fn a_note_sees_the_state_that_it_rests_on_or_ends_with_the_settlement_that_it_missed() {
     holds(held().without(&[Rule::ParkSeesItsState]));
-    breaks(held().without(&[Rule::NotesEndWithSettlement]), "L1");
+    breaks(Config { slots: 1, ..held() }.without(&[Rule::NotesEndWithSettlement]), "L1");
 }
 
 #[test]
 fn a_parked_record_runs_again_whenever_its_operation_is_retryable() {
-    breaks(Config { refusals: 1, ..held() }.without(&[Rule::ResumeWhenRetryable]), "L1");
+    breaks(Config { slots: 1, refusals: 1, ..held() }.without(&[Rule::ResumeWhenRetryable]), "L1");
 }
 
 #[test]
@@ -224,11 +224,10 @@ fn a_verdict_waits_for_a_fact_on_its_way_or_sees_that_it_came() {
 
 #[test]
 fn not_done_covers_only_attempts_that_its_author_saw() {
-    let config = Config { attempts: 3, slots: 1, people: HONEST, ..Config::new("remembers, then hold", remembers(hold())) };
-    let config = Config { crashes: 0, ..config };
+    let config = Config { slots: 1, attempts: 2, people: HONEST, ..Config::new("remembers, then hold", remembers(hold())) };
     holds(config.clone().without(&[Rule::VerdictNamesAttempts]));
     holds(config.clone().without(&[Rule::VerdictSeesItsState]));
-    breaks(config.without(&[Rule::VerdictNamesAttempts, Rule::VerdictSeesItsState]), "G2");
+    breaks(Config { attempts: 3, ..config }.without(&[Rule::VerdictNamesAttempts, Rule::VerdictSeesItsState]), "G2");
 }
 
 #[test]

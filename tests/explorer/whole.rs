@@ -7,12 +7,12 @@ use crate::{
 
 #[test]
 fn hold_with_honest_people() {
-    holds(Config { people: HONEST, ..Config::new("hold", hold()) });
+    holds(Config { attempts: 2, rejections: 1, people: HONEST, ..Config::new("hold", hold()) });
 }
 
 #[test]
 fn hold_after_two_crashes_and_a_rewind() {
-    holds(Config { attempts: 2, crashes: 2, rewinds: 1, rejections: 1, people: HONEST, ..Config::new("hold", hold()) });
+    holds(Config { attempts: 2, crashes: 2, rewinds: 1, people: HONEST, ..Config::new("hold", hold()) });
 }
 
 #[test]
@@ -33,19 +33,19 @@ fn hold_with_three_deliveries() {
 #[test]
 fn hold_with_wrong_and_hasty_people() {
     let people = People { wrong: 1, vouching: 1, ..HONEST };
-    holds(Config { slots: 1, people, ..Config::new("hold, wrong people", hold()) });
+    holds(Config { slots: 1, attempts: 2, people, ..Config::new("hold, wrong people", hold()) });
 }
 
 #[test]
 fn hold_with_people_who_reject_and_reopen() {
     let people = People { reject: true, reopen: 1, ..HONEST };
-    holds(Config { attempts: 2, rejections: 1, people, ..Config::new("hold, reopened", hold()) });
+    holds(Config { slots: 1, rejections: 1, people, ..Config::new("hold, reopened", hold()) });
 }
 
 #[test]
 fn hold_with_people_who_set_aside() {
     let people = People { discard: true, dead_letter: true, ..HONEST };
-    holds(Config { attempts: 2, refusals: 1, people, ..Config::new("hold, set aside", hold()) });
+    holds(Config { attempts: 2, crashes: 0, refusals: 1, people, ..Config::new("hold, set aside", hold()) });
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn hold_with_people_who_set_aside_and_rewind() {
 
 #[test]
 fn hold_with_futures_that_never_end_and_room_to_make() {
-    holds(Config { hang: true, room: true, people: HONEST, ..Config::new("hold, hanging", hold()) });
+    holds(Config { attempts: 2, hang: true, room: true, people: HONEST, ..Config::new("hold, hanging", hold()) });
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn a_destination_that_remembers_then_ask() {
 
 #[test]
 fn a_destination_that_remembers_then_hold() {
-    holds(Config { attempts: 2, people: HONEST, ..Config::new("remembers, then hold", remembers(hold())) });
+    holds(Config { slots: 1, attempts: 2, crashes: 2, people: HONEST, ..Config::new("remembers, then hold", remembers(hold())) });
 }
 
 #[test]
 fn a_destination_that_remembers_with_three_attempts() {
-    holds(Config { slots: 1, crashes: 0, rejections: 1, ..Config::new("remembers, then ask", remembers(ask())) });
+    holds(Config { slots: 1, crashes: 0, ..Config::new("remembers, then ask", remembers(ask())) });
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_destination_that_books_again_then_ask() {
 #[test]
 fn a_destination_that_books_again_then_hold() {
     let config = Config::new("books again, then hold", remembers(hold()));
-    holds(Config { slots: 1, crashes: 0, destination: Destination::Rebooks, people: HONEST, ..config });
+    holds(Config { slots: 1, attempts: 2, destination: Destination::Rebooks, people: HONEST, ..config });
 }
 
 #[test]
@@ -137,5 +137,12 @@ fn a_destination_that_remembers_with_futures_that_never_end() {
 
 #[test]
 fn a_contract_that_changes_with_a_deployment() {
-    holds(Config { attempts: 2, before: Some(hold()), people: HONEST, ..Config::new("hold, then remembers", remembers(hold())) });
+    holds(Config {
+        slots: 1,
+        attempts: 2,
+        crashes: 2,
+        before: Some(hold()),
+        people: HONEST,
+        ..Config::new("hold, then remembers", remembers(hold()))
+    });
 }
