@@ -27,6 +27,7 @@ use std::{
 const BOUND: Duration = Duration::from_secs(20);
 /// Lines of the runner's log that an error quotes.
 const QUOTED_LINES: usize = 12;
+const QUOTED_COLUMNS: usize = 200;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const TOPICS: [(&str, i32); 3] = [(INVOICES, 4), (REMINDERS, 2), (PAYOUTS, 2)];
 
@@ -232,5 +233,5 @@ fn free_address() -> std::io::Result<SocketAddr> {
 fn tail(child: &Child) -> String {
     let lines = child.lines();
     let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
-    last.iter().map(|line| format!("      | {line}\n")).collect()
+    last.iter().map(|line| format!("      | {line:.QUOTED_COLUMNS$}\n")).collect()
 }
