@@ -138,6 +138,8 @@ impl Settings {
             .set("client.id", format!("{}-dead-letters", self.instance(store_id)))
             .set("acks", "all")
             .set("enable.idempotence", "true")
+            // Nobody reads this client's statistics: lag is the consumer's. The library would log them whole.
+            .set("statistics.interval.ms", "0")
             .set("message.max.bytes", bytes.to_string())
             .set("message.timeout.ms", self.dead_letter_within.as_millis().to_string());
         client
