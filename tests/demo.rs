@@ -3,18 +3,25 @@
 
 mod support;
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 use support::process;
 
 /// Far more than the demo takes; it has bounds of its own.
 const BOUND: Duration = Duration::from_secs(180);
 
-/// Where cargo puts an example that belongs to this test's build.
+/// Where cargo puts an example that belongs to this test's build. `cargo test` builds it; `cargo test --test demo` does not.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
-    let path = folder.join("examples").join(name);
-    assert!(path.exists(), "{} is not built: cargo build --example {name}", path.display());
+    let path = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
+    let built = path.metadata().and_then(|file| file.modified());
+    let sources = std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+    let newer = |source: &&str| Path::new(source).metadata().and_then(|file| file.modified()).ok() > built.as_ref().ok().copied();
+    let stale = sources.split_whitespace().skip(1).find(newer);
+    assert!(built.is_ok() && stale.is_none(), "{} is not built, or before {stale:?}: cargo build --example {name}", path.display());
     path
 }
 
