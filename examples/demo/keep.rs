@@ -4,8 +4,15 @@ use crate::{
     sent::{Bill, TENANTS},
     service::INVOICES,
     stage::Stage,
+    support,
 };
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Between two invoices; every third comes twice.
 const EVERY: Duration = Duration::from_millis(500);
@@ -23,12 +30,18 @@ pub fn stay(stage: &mut Stage) -> Result<(), String> {
         stage.pages()
     ));
     stage.show.say(&format!("      receipts   cargo run -q --release -- --config {} operations list", stage.configuration().display()));
-    for number in 0_u64.. {
+    let end = Arc::new(AtomicBool::new(false));
+    let ended = end.clone();
+    support::runtime().spawn(async move { ended.store(tokio::signal::ctrl_c().await.is_ok(), Ordering::Release) });
+    for number in (0_u64..).take_while(|_| !end.load(Ordering::Acquire)) {
         let bill = Bill::new(INVOICES, TENANTS[(number % 4) as usize], format!("KEEP-{number}"));
         let copies = if number % 3 == 0 { vec![bill.clone(), bill] } else { vec![bill] };
         stage.send(&copies);
         std::thread::sleep(EVERY);
-        stage.wait("the runner lives", |_| true)?;
+        // The same Ctrl-C ends the other processes too.
+        if !end.load(Ordering::Acquire) {
+            stage.lives()?;
+        }
     }
     Ok(())
 }

@@ -40,6 +40,8 @@ pub struct Stage {
     runner: Option<Runner>,
     /// The last look at the metrics of each runner that has ended.
     past: Vec<Samples>,
+    /// Records that were complete when that was last waited for.
+    complete: u64,
     // Dropped in this order: the processes, the broker, the folder.
     _destination: Child,
     _broker: MockCluster<'static, DefaultProducerContext>,
@@ -54,7 +56,8 @@ struct Runner {
 impl Stage {
     /// Starts the broker and the destination.
     pub fn set(show: Show) -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+        let folder =
+            tempfile::Builder::new().prefix("receipted-demo-").tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
         let broker = MockCluster::new(1).map_err(|error| format!("no in-process broker: {error}"))?;
         for (topic, partitions) in TOPICS.into_iter().chain([(DEAD_LETTERS, 1)]) {
             broker.create_topic(topic, partitions, 1).map_err(|error| format!("no topic {topic}: {error}"))?;
@@ -64,7 +67,19 @@ impl Stage {
         let mut destination = process::role("destination").start();
         let address = destination.wait_line("destination ", BOUND).trim_start_matches("destination ").to_owned();
         let (sent, past, ledger) = (Sent::default(), Vec::new(), Control::of(address.clone()));
-        Ok(Self { show, sent, cluster, ledger, address, runner: None, past, _destination: destination, _broker: broker, folder })
+        Ok(Self {
+            show,
+            sent,
+            cluster,
+            ledger,
+            address,
+            runner: None,
+            past,
+            complete: 0,
+            _destination: destination,
+            _broker: broker,
+            folder,
+        })
     }
 
     pub fn store(&self) -> PathBuf {
@@ -186,7 +201,7 @@ impl Stage {
     pub fn wait_complete(&mut self) -> Result<(), String> {
         let all = self.sent.ends.values().sum::<i64>().unsigned_abs();
         let ended = |stage: &Self| stage.counted("receipted_operations_total", &[]);
-        let (before, after) = (ended(self), self.sent.records + self.sent.read_again);
+        let (before, after) = (self.complete, self.sent.records + self.sent.read_again);
         self.watch(
             "every record is complete",
             |stage| stage.committed() == all,
@@ -195,7 +210,9 @@ impl Stage {
                 let text = format!("records · {effects} effects in the ledger");
                 stage.show.progress(ended(stage).saturating_sub(before), after.saturating_sub(before), &text);
             },
-        )
+        )?;
+        self.complete = after;
+        Ok(())
     }
 
     /// Waits for something, while the runner must not end.
@@ -204,14 +221,17 @@ impl Stage {
         self.watch(what, done, |stage| stage.show.waiting(&text))
     }
 
+    /// Fails when the runner has ended.
+    pub fn lives(&mut self) -> Result<(), String> {
+        let Some(runner) = &mut self.runner else { return Ok(()) };
+        let Some(status) = runner.child.ended() else { return Ok(()) };
+        Err(format!("the runner ended with {status}\n{}", tail(&runner.child)))
+    }
+
     fn watch(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool, show: impl Fn(&Self)) -> Result<(), String> {
         let deadline = Instant::now() + BOUND;
         while !done(self) {
-            if let Some(runner) = &mut self.runner
-                && let Some(status) = runner.child.ended()
-            {
-                return Err(format!("the runner ended with {status}\n{}", tail(&runner.child)));
-            }
+            self.lives()?;
             if Instant::now() > deadline {
                 let said = self.runner.as_ref().map(|runner| tail(&runner.child)).unwrap_or_default();
                 return Err(format!("waited {} s in vain: {what}\n{said}", BOUND.as_secs()));
