@@ -152,7 +152,7 @@ impl Books<'_> {
                     }
                 }
                 _ if listed => {}
-                state => problems.note("operations that are neither settled nor listed", format!("{name}: {}", state.label())),
+                state => problems.note("operations that are neither applied nor listed", format!("{name}: {}", state.label())),
             }
         }
         self.compare_lists(problems, &unresolved);
