@@ -27,8 +27,8 @@ const ATTEMPT: AttemptId = AttemptId { number: 1, claim: 1 };
 fn main() {
     let operations = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(100_000);
     println!(
-        "{:>6} {:>10} {:>12} {:>12} {:>7} {:>12} {:>12} {:>10}",
-        "group", "operations", "new/s", "bare sled/s", "ratio", "repeats/s", "from disk/s", "bytes each"
+        "{:>6} {:>10} {:>12} {:>12} {:>7} {:>12} {:>12} {:>12} {:>14}",
+        "group", "operations", "new/s", "bare sled/s", "ratio", "repeats/s", "from disk/s", "on disk each", "in memory each"
     );
     for group in GROUPS {
         // A group of one is all sync: fewer tell as much.
@@ -36,17 +36,18 @@ fn main() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let bare = bare(&directory.path().join("bare"), count, group);
         let root = directory.path().join("store");
-        let (new, repeats) = ours(&root, count, group);
+        let (new, repeats, memory) = ours(&root, count, group);
         let (from_disk, bytes) = cold(&root, count, group);
         let rate = |time: Duration| count as f64 / time.as_secs_f64();
         println!(
-            "{group:>6} {count:>10} {:>12.0} {:>12.0} {:>7.2} {:>12.0} {:>12.0} {:>10}",
+            "{group:>6} {count:>10} {:>12.0} {:>12.0} {:>7.2} {:>12.0} {:>12.0} {:>12} {:>14}",
             rate(new),
             rate(bare),
             rate(new) / rate(bare),
             rate(repeats),
             rate(from_disk),
             bytes / count as u64,
+            memory / count,
         );
     }
     opening(operations);
@@ -82,8 +83,8 @@ fn append(store: &SledStore, entries: Vec<Entry>) {
     store.append(Batch(entries)).expect("durable");
 }
 
-/// New operations and their repeats, a group at a time: looked up, admitted, applied.
-fn ours(root: &Path, count: usize, group: usize) -> (Duration, Duration) {
+/// New operations and their repeats, a group at a time: looked up, admitted, applied. And what they weigh in memory.
+fn ours(root: &Path, count: usize, group: usize) -> (Duration, Duration, usize) {
     let keys = keys(count);
     let store = SledStore::open(&Options::new(root)).expect("the store opens");
     let started = Instant::now();
@@ -110,9 +111,9 @@ fn ours(root: &Path, count: usize, group: usize) -> (Duration, Duration) {
     let new = started.elapsed();
     let started = Instant::now();
     look_up(&store, &keys, group);
-    let repeats = started.elapsed();
+    let (repeats, memory) = (started.elapsed(), store.known_bytes());
     store.close().expect("closes");
-    (new, repeats)
+    (new, repeats, memory)
 }
 
 fn look_up(store: &SledStore, keys: &[(OperationKey, KeyDigest)], group: usize) {

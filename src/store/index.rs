@@ -8,7 +8,6 @@ use crate::protocol::{
     known::Known,
     note::Slot,
     park::{Closing, Openness, Park, ParkId, RecordDigest, SlotNotes},
-    receipt::State,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,11 +83,12 @@ impl Index {
 
     /// Sorts an operation into the listings.
     pub(crate) fn classify(&mut self, key: KeyDigest, before: Option<&Known>, after: &Known) {
-        for which in [Which::InDoubt, Which::Parked, Which::Disputed, Which::Superseded, Which::Unconfirmed, Which::ReopenedWaiting] {
-            let (was, is) = (before.is_some_and(|known| belongs(known, which)), belongs(after, which));
-            if was != is
-                && let Some(listing) = self.listing_mut(which)
-            {
+        let before = before.map(listings);
+        for (place, (which, is)) in listings(after).into_iter().enumerate() {
+            if before.is_some_and(|before| before[place].1) == is {
+                continue;
+            }
+            if let Some(listing) = self.listing_mut(which) {
                 if is {
                     listing.insert(key)
                 } else {
@@ -239,15 +239,19 @@ impl Index {
     }
 }
 
-/// Whether a listing has an operation in this state.
-pub(crate) fn belongs(known: &Known, which: Which) -> bool {
-    match which {
-        Which::All => known.revision().0 > 0,
-        Which::InDoubt => matches!(known.receipt.state(), State::InDoubt(_)),
-        Which::Parked => known.open_parks().next().is_some(),
-        Which::Disputed => known.receipt.is_disputed(),
-        Which::Superseded => known.receipt.applied().is_some() && !known.receipt.undecided().is_empty(),
-        Which::Unconfirmed => !known.receipt.unconfirmed().is_empty(),
-        Which::ReopenedWaiting => known.receipt.is_reopened() && !known.open_parks().any(|(_, park)| park.reason.follows_operation()),
-    }
+/// Which listings an operation is in. Every settled operation passes here twice, so that nothing is computed twice.
+fn listings(known: &Known) -> [(Which, bool); 6] {
+    let applied = known.receipt.applied().is_some();
+    let undecided = !known.receipt.undecided().is_empty();
+    let ruled = !known.receipt.verdicts().is_empty();
+    let parked = known.open_parks().next().is_some();
+    let waits = || known.open_parks().any(|(_, park)| park.reason.follows_operation());
+    [
+        (Which::InDoubt, !applied && undecided),
+        (Which::Parked, parked),
+        (Which::Disputed, ruled && known.receipt.is_disputed()),
+        (Which::Superseded, applied && undecided),
+        (Which::Unconfirmed, ruled && !known.receipt.unconfirmed().is_empty()),
+        (Which::ReopenedWaiting, ruled && known.receipt.is_reopened() && !waits()),
+    ]
 }
