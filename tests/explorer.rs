@@ -1,4 +1,5 @@
 //! Every reachable state of one operation (DESIGN 10): crashes, failed syncs, lost and late answers, every contract, wrong people.
+#![allow(clippy::too_many_arguments, clippy::enum_variant_names, reason = "a model names its steps and rules in full")]
 
 #[path = "explorer/answers.rs"]
 mod answers;

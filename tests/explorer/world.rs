@@ -107,8 +107,7 @@ impl Model {
     fn tick(&self, state: &State, out: &mut Nexts) {
         let must = |n: u8| {
             let own = state.attempt(n);
-            let overdue = own.life == Life::Alive && own.age >= self.config.detached() && !self.lacks(Rule::DropAtDetachedMax);
-            overdue
+            own.life == Life::Alive && own.age >= self.config.detached() && !self.lacks(Rule::DropAtDetachedMax)
         };
         // A lookup that started late enough to prove something is answered before time passes; an early one may take its time.
         let looking = state.process.as_ref().and_then(|process| process.look).is_some_and(|look| look.age > 0 || look.late);
