@@ -24,6 +24,11 @@ impl Watermark {
         self.next = offset + 1;
     }
 
+    /// The log was read up to this offset: from the last record on it holds nothing that arrives, but markers and aborted records.
+    pub fn reached(&mut self, offset: i64) {
+        self.next = self.next.max(offset);
+    }
+
     /// A slot is complete, durably.
     pub fn completed(&mut self, offset: i64) {
         let was = self.incomplete.remove(&offset);

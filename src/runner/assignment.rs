@@ -7,10 +7,11 @@ use super::{
 };
 use crate::{
     protocol::{
+        known::Entry,
         machine::Assignment,
         start::{self, Acquaintance, Metadata, Refusal, Situation, Start, Writer},
     },
-    store::{Partition, ReceiptStore},
+    store::{Batch, Partition, ReceiptStore},
 };
 use rdkafka::{
     Offset, TopicPartitionList,
@@ -39,6 +40,8 @@ pub(super) struct Owned {
     pub(super) assignment: Assignment,
     pub(super) stage: Stage,
     pub(super) start: Start,
+    /// What the group had committed.
+    pub(super) committed: Option<i64>,
     /// A watermark whose commit is not confirmed.
     pub(super) commit: Option<i64>,
 }
@@ -67,10 +70,10 @@ impl Ownerships {
     }
 
     /// Takes a partition in under a new epoch.
-    pub(super) fn take(&mut self, partition: Partition, start: Start, stage: Stage) {
+    pub(super) fn take(&mut self, partition: Partition, committed: Option<i64>, start: Start, stage: Stage) {
         let (index, before) = (self.partitions.len(), self.partitions.get(&partition).map(|owned| owned.assignment));
         let assignment = before.map_or(Assignment { partition: index, epoch: 1 }, |was| Assignment { epoch: was.epoch + 1, ..was });
-        self.partitions.insert(partition, Owned { assignment, stage, start, commit: None });
+        self.partitions.insert(partition, Owned { assignment, stage, start, committed, commit: None });
     }
 
     /// How many are assigned, whether read or not.
@@ -108,6 +111,21 @@ pub(super) fn situations(
         });
     }
     Ok(situations)
+}
+
+/// Notes where partitions start that the store knows nothing of, durably and before their first record: the next start must not
+/// decide again, about a log that has grown meanwhile.
+///
+/// # Errors
+/// When the store fails.
+pub(super) fn note_first_starts(owned: &Ownerships, store: &dyn ReceiptStore) -> Result<(), Error> {
+    let marks = store.marks();
+    let first = owned.iter().filter(|(partition, owned)| owned.stage == Stage::Waiting && marks.get(*partition).is_none_or(|marks| marks.watermark.is_none()));
+    let entries: Vec<Entry> = first.map(|(partition, owned)| Entry::Watermark { slot: partition.slot(owned.start.offset) }).collect();
+    if !entries.is_empty() {
+        store.append(Batch(entries))?;
+    }
+    Ok(())
 }
 
 fn committed(

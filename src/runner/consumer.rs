@@ -13,7 +13,10 @@ use super::{
     native, observe,
 };
 use crate::{
-    protocol::{machine::Assignment, park::Payload},
+    protocol::{
+        machine::{Assignment, Event},
+        park::Payload,
+    },
     store::Partition,
 };
 use rdkafka::{
@@ -101,13 +104,11 @@ impl ConsumerThread {
         let context = self.consumer.context().clone();
         let ended = loop {
             self.health.consumer_turned();
-            if let Some(error) = context.take_failure() {
-                break Err(error);
-            }
             if self.commands(&context) == Flow::Close {
                 break Ok(());
             }
-            let polled = self.poll_main();
+            // A hook that refused a partition must not be followed by opening the others.
+            let polled = self.poll_main().and_then(|()| context.take_failure().map_or(Ok(()), Err));
             if let Err(error) = polled.and_then(|()| self.open(&context)) {
                 break Err(error);
             }
@@ -143,7 +144,7 @@ impl ConsumerThread {
     /// Serves the hooks. No record comes this way: partitions are split off before they are resumed.
     fn poll_main(&self) -> Result<(), Error> {
         match self.consumer.poll(Duration::ZERO) {
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Error::Client { detail: code.to_string() }),
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(fatal(self.consumer.context(), code)),
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => Err(Error::Client {
                 detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
             }),
@@ -187,9 +188,12 @@ impl ConsumerThread {
             queue.set_nonempty_callback(move || thread.unpark());
             self.queues.insert(partition.clone(), (*assignment, queue));
         }
+        assignment::note_first_starts(&context.owned(), &*context.store)?;
         let mut opened = Vec::new();
         for (partition, owned) in context.owned().iter_mut().filter(|(_, owned)| owned.stage == Stage::Waiting) {
             owned.stage = Stage::Open;
+            // A start that the broker does not know yet: the first one, or a crash between the watermark and its commit.
+            owned.commit = (owned.committed != Some(owned.start.offset)).then_some(owned.start.offset);
             let (start, known_complete) = (owned.start.offset, owned.start.known_complete);
             self.credits.open(owned.assignment);
             opened.push(Opened { assignment: owned.assignment, partition: partition.clone(), start, known_complete });
@@ -247,7 +251,7 @@ impl ConsumerThread {
 
     fn consumed_error(&self, context: &Context, error: &KafkaError) {
         match error {
-            KafkaError::MessageConsumptionFatal(code) => context.fail(Error::Client { detail: code.to_string() }),
+            KafkaError::MessageConsumptionFatal(code) => context.fail(fatal(context, *code)),
             KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => context.fail(Error::Client {
                 detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
             }),
@@ -261,6 +265,32 @@ impl ConsumerThread {
         }
         self.next_commit = Instant::now() + context.settings.commit_interval;
         context.commit(&self.consumer);
+        self.tell_positions(context);
+    }
+
+    /// Says how far each partition is read: transaction markers and aborted records never arrive, and hold no offset back. Whatever
+    /// lies below a position was taken from its queue by this thread, and handed over.
+    fn tell_positions(&self, context: &Context) {
+        if context.has_failed() {
+            return;
+        }
+        let positions: Vec<(Partition, i64)> = match self.consumer.position() {
+            Ok(list) => {
+                let read = list.elements();
+                let named = |e: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| Partition {
+                    topic: e.topic().into(),
+                    number: e.partition(),
+                };
+                read.iter().filter_map(|e| if let Offset::Offset(offset) = e.offset() { Some((named(e), offset)) } else { None }).collect()
+            }
+            Err(error) => return observe::client_error(&error, "position"),
+        };
+        for (partition, offset) in positions {
+            let open = context.owned().get(&partition).filter(|owned| owned.stage == Stage::Open).map(|owned| owned.assignment);
+            if let Some(assignment) = open {
+                context.tell(Inbox::Event(Box::new(Event::Reached { assignment, offset })));
+            }
+        }
     }
 
     /// Leaves the group for good: a planned stop of a lone member need not wait for its session to time out.
@@ -272,5 +302,12 @@ impl ConsumerThread {
             drop(self.consumer.poll(Duration::from_millis(20)));
         }
         self.queues.clear();
+    }
+}
+
+fn fatal(context: &Context, code: RDKafkaErrorCode) -> Error {
+    match code {
+        RDKafkaErrorCode::FencedInstanceId => Error::NameTaken { name: context.settings.instance(&context.store.identity().store_id) },
+        other => Error::Client { detail: other.to_string() },
     }
 }

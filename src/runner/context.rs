@@ -64,6 +64,10 @@ impl Context {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Tells the engine. When it is gone, the process is ending anyway.
     pub(super) fn tell(&self, inbox: Inbox) {
         drop(self.inbox.send(inbox));
@@ -91,7 +95,7 @@ impl Context {
                         observe::offset_regression(partition, start.offset, confirmed);
                     }
                     offsets.push((partition, Offset::Offset(start.offset)));
-                    owned.take(partition.clone(), start, stage);
+                    owned.take(partition.clone(), situation.committed.map(|(offset, _)| offset), start, stage);
                 }
             }
         }

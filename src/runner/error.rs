@@ -48,6 +48,14 @@ pub enum Error {
         /// How many there are.
         partitions: usize,
     },
+    /// Stop the other process: it uses this store's name, so that it is a copy, or was given the same `kafka.group_instance_id`.
+    #[error(
+        "another process has taken the member name {name:?} in the group: a copy of this receipt store runs, or one with the same group.instance.id; stop it, and start this one again: one process per group, with one store"
+    )]
+    NameTaken {
+        /// The static member name.
+        name: String,
+    },
     /// As the refusal says.
     #[error("partition {partition} is refused: {refusal}")]
     Refused {
@@ -74,7 +82,12 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(store::Error::Io { .. } | store::Error::Stopped { .. } | store::Error::Corrupt { .. }) => 74,
-            Self::Store(_) | Self::NoTopic { .. } | Self::OtherMember { .. } | Self::NotAlone { .. } | Self::Refused { .. } => 78,
+            Self::Store(_)
+            | Self::NoTopic { .. }
+            | Self::OtherMember { .. }
+            | Self::NotAlone { .. }
+            | Self::NameTaken { .. }
+            | Self::Refused { .. } => 78,
             Self::Unreachable { .. } | Self::Broker { .. } | Self::Client { .. } => 75,
         }
     }

@@ -35,6 +35,22 @@ fn the_watermark_stays_below_a_record_that_is_not_complete() {
 }
 
 #[test]
+fn what_never_arrives_holds_no_offset_back() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    let assignment = world.assignment();
+    world.on(Event::Reached { assignment, offset: 5 });
+    world.on(Event::CommitTick);
+    world.sync_all();
+    assert_eq!(world.committed, 0, "the record below still runs");
+    world.settle(&Act::Apply, 100);
+    world.on(Event::CommitTick);
+    world.sync_all();
+    assert_eq!(world.committed, 5);
+}
+
+#[test]
 fn records_of_a_lane_run_one_after_another() {
     let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 7), row("acme", "2", 7), row("acme", "3", 8)]);
     world.deliver(3);

@@ -161,7 +161,7 @@ impl World {
         world
     }
 
-    fn assignment(&self) -> Assignment {
+    pub fn assignment(&self) -> Assignment {
         Assignment { partition: 0, epoch: self.epoch }
     }
 

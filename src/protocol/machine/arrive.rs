@@ -61,6 +61,12 @@ impl Machine {
         }
     }
 
+    pub(super) fn reached(&mut self, assignment: Assignment, offset: i64) {
+        if let Some(partition) = self.open(assignment) {
+            partition.watermark.reached(offset);
+        }
+    }
+
     /// The partition, while it takes work under this assignment.
     pub(super) fn open(&mut self, assignment: Assignment) -> Option<&mut Partition> {
         self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment && p.gate == Gate::Open)

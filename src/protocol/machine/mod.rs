@@ -122,6 +122,7 @@ impl Machine {
                 self.assigned(Partition::new(assignment, topic, number, start, known_complete));
             }
             Event::Arrived { assignment, deliveries } => self.arrived(assignment, deliveries, actions),
+            Event::Reached { assignment, offset } => self.reached(assignment, offset),
             Event::Appended { ticket, answers } => self.appended(ticket, answers, now, actions),
             Event::Refused { ticket, reason } => self.refused(ticket, reason, actions),
             Event::Extracted { work, result } => self.extracted(work, result, now, actions),

@@ -82,6 +82,13 @@ pub enum Event {
         /// The records.
         deliveries: Vec<Delivery>,
     },
+    /// The partition was read up to this offset, and everything below has arrived.
+    Reached {
+        /// Of which partition.
+        assignment: Assignment,
+        /// The offset that is read next.
+        offset: i64,
+    },
     /// A batch is durable.
     Appended {
         /// Which.
