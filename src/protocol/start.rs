@@ -119,9 +119,9 @@ pub enum Refusal {
         /// The offset.
         committed: i64,
     },
-    /// Stop the copy and delete it; or adopt the offset with the store that is to go on.
+    /// Stop the other copy and delete it, or restore the newest one; or adopt the offset with the store that is to go on.
     #[error(
-        "committed offset {committed} was written by a copy of this receipt store; stop the copy, or accept the offset once with `receipted store adopt TOPIC/PARTITION --reason …`"
+        "committed offset {committed} was written by a start of this receipt store that it does not remember: a copy of it runs elsewhere, or this is an older copy; stop the other one, or restore the newest one, or accept the offset once with `receipted store adopt TOPIC/PARTITION --reason …`"
     )]
     Copy {
         /// The offset.

@@ -335,8 +335,7 @@ impl ReceiptStore for MemoryStore {
 
     fn adopt(&self, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
         let mut shared = self.running()?;
-        let marks = shared.durable.index.marks().get(partition).copied().unwrap_or_default();
-        shared.durable.index.mark(partition.clone(), Marks { adopted: Some(offset), ..marks });
+        shared.durable.index.mark(partition.clone(), Marks::adopting(offset));
         shared.durable.adoptions.push((partition.clone(), offset, reason.into()));
         Ok(())
     }

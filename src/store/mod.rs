@@ -87,7 +87,9 @@ pub enum Error {
         expected: u32,
     },
     /// Point the configuration at the store of this cluster and group, or give it a fresh directory and adopt the group's offsets.
-    #[error("store belongs to {what} {bound:?}, and this run names {given:?}")]
+    #[error(
+        "store belongs to {what} {bound:?}, and this run names {given:?}; use the store of that {what}, or a fresh directory, which `receipted store adopt` makes"
+    )]
     Foreign {
         /// `cluster` or `group`.
         what: &'static str,
@@ -163,6 +165,14 @@ pub struct Marks {
     pub committed: Option<i64>,
     /// A committed offset that an operator adopted and that has not been used yet.
     pub adopted: Option<i64>,
+}
+
+impl Marks {
+    /// After an operator adopted an offset: that is where the partition is complete, also where it goes back. What was noted before
+    /// speaks of another log.
+    pub(crate) fn adopting(offset: i64) -> Self {
+        Self { watermark: Some(offset), committed: None, adopted: Some(offset) }
+    }
 }
 
 /// A topic and a partition.

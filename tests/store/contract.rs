@@ -45,6 +45,7 @@ const TESTS: &[(&str, Test)] = tests![
     a_watermark_goes_forward_and_a_commit_is_the_newest,
     below_the_watermark_a_closed_slot_is_forgotten_and_its_number_is_not,
     an_adopted_offset_is_used_up_by_the_next_commit,
+    an_adopted_offset_moves_the_watermark_also_back,
     a_duplicate_effect_leaves_a_total_and_an_incident,
     opened_less_closed_is_unresolved,
     listings_show_what_belongs_in_pages,
@@ -416,6 +417,16 @@ fn below_the_watermark_a_closed_slot_is_forgotten_and_its_number_is_not(kind: Ki
         assert_eq!((notes[2].closed, notes[3].closed.is_some()), (None, true));
         fixture.reopen(Stop::Killed);
     }
+}
+
+fn an_adopted_offset_moves_the_watermark_also_back(kind: Kind) {
+    let mut fixture = Fixture::new(kind);
+    let partition = Partition { topic: "payments".into(), number: 0 };
+    append(fixture.store(), vec![Entry::Watermark { slot: slot(50) }, Entry::Committed { slot: slot(50) }]);
+    fixture.store().adopt(&partition, 3, "the topic was recreated").expect("adopts");
+    append(fixture.store(), vec![Entry::Watermark { slot: slot(7) }]);
+    fixture.reopen(Stop::Killed);
+    assert_eq!(fixture.store().marks()[&partition], Marks { watermark: Some(7), committed: None, adopted: Some(3) });
 }
 
 fn an_adopted_offset_is_used_up_by_the_next_commit(kind: Kind) {

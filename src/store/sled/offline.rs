@@ -126,8 +126,7 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
 /// [`Error::InUse`] while a process runs on it, and what opening it says.
 pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
     let (mut disk, contents) = open_disk(directory, Missing::Create, CACHE_BYTES, None, &mut Nothing)?;
-    let before = contents.index.marks().get(partition).copied().unwrap_or_default();
-    let marks = Marks { adopted: Some(offset), ..before };
+    let marks = Marks::adopting(offset);
     let adoption = Adoption { offset, reason: reason.into(), at: system_clock() };
     let written = write_adoption(&mut disk, partition, contents.adoptions.len() as u64, marks, &adoption);
     written.and(disk.close())

@@ -183,8 +183,7 @@ impl Writer {
 
     fn adopt(&mut self, partition: &Partition, offset: i64, reason: String) -> Result<(), Error> {
         self.shared.check_running()?;
-        let before = self.shared.index().marks().get(partition).copied().unwrap_or_default();
-        let marks = Marks { adopted: Some(offset), ..before };
+        let marks = Marks::adopting(offset);
         let adoption = Adoption { offset, reason, at: (self.clock)() };
         let number = self.adoptions;
         self.durable(|disk| write_adoption(disk, partition, number, marks, &adoption))?;
