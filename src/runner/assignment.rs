@@ -120,7 +120,9 @@ pub(super) fn situations(
 /// When the store fails.
 pub(super) fn note_first_starts(owned: &Ownerships, store: &dyn ReceiptStore) -> Result<(), Error> {
     let marks = store.marks();
-    let first = owned.iter().filter(|(partition, owned)| owned.stage == Stage::Waiting && marks.get(*partition).is_none_or(|marks| marks.watermark.is_none()));
+    let first = owned
+        .iter()
+        .filter(|(partition, owned)| owned.stage == Stage::Waiting && marks.get(*partition).is_none_or(|marks| marks.watermark.is_none()));
     let entries: Vec<Entry> = first.map(|(partition, owned)| Entry::Watermark { slot: partition.slot(owned.start.offset) }).collect();
     if !entries.is_empty() {
         store.append(Batch(entries))?;

@@ -118,7 +118,7 @@ impl ConsumerThread {
                 thread::park_timeout(IDLE);
             }
         };
-        self.leave();
+        self.leave(&ended);
         ended
     }
 
@@ -294,11 +294,18 @@ impl ConsumerThread {
     }
 
     /// Leaves the group for good: a planned stop of a lone member need not wait for its session to time out.
-    fn leave(mut self) {
+    /// The client sends that only after it let the partitions go, and not at all once it is closed: the group itself says when.
+    fn leave(mut self, ended: &Result<(), Error>) {
         self.consumer.unsubscribe();
         let context = self.consumer.context().clone();
+        let (settings, name) = (&context.settings, context.settings.instance(&context.store.identity().store_id));
         let end = Instant::now() + LEAVE;
-        while context.owned().held() > 0 && Instant::now() < end {
+        let here = || match ended {
+            // The name is another process's now, and stays in the group.
+            Err(Error::NameTaken { .. }) => false,
+            _ => group::has(self.consumer.client(), &settings.group, &name),
+        };
+        while Instant::now() < end && (context.owned().held() > 0 || here()) {
             drop(self.consumer.poll(Duration::from_millis(20)));
         }
         self.queues.clear();

@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// Stop the other member; one process per group, until receipts follow their partitions.
     #[error(
-        "only {assigned} of {partitions} partitions are assigned here: another member of the group holds the rest; stop it: one process per group, with one store"
+        "only {assigned} of {partitions} partitions are assigned here: another member of the group holds the rest; stop it: one process per group, with one store (or partitions were added while this one was away; then start it again)"
     )]
     NotAlone {
         /// How many are assigned.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Describing a group is optional: a broker that cannot is not waited for long.
 const DESCRIBE: Duration = Duration::from_secs(3);
+/// The same when leaving, which has a bound of its own.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many partitions the topics have together.
 pub(super) fn partitions(client: &Client<Context>, topics: &[String]) -> Result<usize, Error> {
@@ -21,6 +23,13 @@ pub(super) fn partitions(client: &Client<Context>, topics: &[String]) -> Result<
         }
     }
     Ok(partitions)
+}
+
+/// Whether the group has this very member; not when the broker does not say.
+pub(super) fn has(client: &Client<Context>, group: &str, instance: &str) -> bool {
+    let described = client.fetch_group_list(Some(group), ASK_AGAIN);
+    described
+        .is_ok_and(|described| described.groups().iter().flat_map(|found| found.members()).any(|member| member.client_id() == instance))
 }
 
 /// Refuses a group that has a live member other than an earlier start of this one.

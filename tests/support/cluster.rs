@@ -94,6 +94,13 @@ impl Committed {
     }
 }
 
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionEnd {
+    Commit,
+    Abort,
+}
+
 /// A cluster by its address.
 #[derive(Clone, Debug)]
 pub struct Cluster(String);
@@ -243,6 +250,22 @@ impl Cluster {
         places.sort_unstable_by_key(|(index, _)| *index);
         assert_eq!(places.len(), count, "each record has one place");
         places.into_iter().map(|(index, place)| place.unwrap_or_else(|error| panic!("record {index} is not stored: {error}"))).collect()
+    }
+
+    /// Produces records in a transaction, and ends it. They take the default partition where they name none.
+    #[track_caller]
+    pub fn transaction(&self, topic: &str, records: impl IntoIterator<Item = Record>, end: TransactionEnd) {
+        let places = Places::default();
+        let producer: ThreadedProducer<Places> =
+            self.config().set("transactional.id", unique("transaction")).create_with_context(places).expect("a producer");
+        producer.init_transactions(STEP_MAX).expect("transactions");
+        producer.begin_transaction().expect("a transaction");
+        records.into_iter().enumerate().for_each(|(index, record)| send(&producer, topic, &record, index));
+        producer.flush(STEP_MAX).expect("the records are stored");
+        match end {
+            TransactionEnd::Commit => producer.commit_transaction(STEP_MAX).expect("committed"),
+            TransactionEnd::Abort => producer.abort_transaction(STEP_MAX).expect("aborted"),
+        }
     }
 
     fn produce_raw(&self, topic: &str, record: Record) -> Result<(i32, i64), String> {

@@ -62,6 +62,17 @@ impl Start {
         self
     }
 
+    /// Another program runs it, and becomes it: `strace -D`, whose child is the one that is killed and waited for.
+    pub fn under(self, program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.command.get_program()).args(self.command.get_args());
+        self.command.get_envs().for_each(|(name, value)| match value {
+            Some(value) => drop(command.env(name, value)),
+            None => drop(command.env_remove(name)),
+        });
+        Self { name: self.name, command }
+    }
+
     pub fn arg(mut self, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(value);
         self

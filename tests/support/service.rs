@@ -2,20 +2,28 @@
 //! it is set; what took effect is the destination's ledger's to say.
 
 use super::{
-    broker,
+    block_on, broker,
     cluster::{self, Record},
     destination::{Apply, ApplyError, Destination},
     http::Samples,
     process::{self, Child, wait_until},
+    runtime,
 };
 use receipted::{
-    handler::{Applied, Contract, EffectExt, Failure, Finding, Json, Operation, ReadyApp, State, ask, destination_deduplicates, hold},
+    handler::{
+        Answered, Applied, Contract, EffectExt, Failure, Finding, Json, Operation, ReadyApp, State, ask, destination_deduplicates, hold,
+    },
     prelude::*,
-    protocol::{park::ParkId, policy::Lanes},
-    runner::{ErrorText, FirstStart, Runner, Settings},
+    protocol::{
+        park::ParkId,
+        policy::Lanes,
+        refused::Refused,
+        settle::{Change, Changed},
+    },
+    runner::{ErrorText, FirstStart, Operators, Runner, Settings},
     store::{
-        ReceiptStore, Which,
-        sled::{Options, SledStore},
+        Partition, ReceiptStore, Which,
+        sled::{self, Options, SledStore},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -69,9 +77,10 @@ pub struct Service {
     pub session_ms: u64,
     pub drain_ms: u64,
     pub dead_letters: String,
+    pub park_record_bytes_max: u64,
     pub client: BTreeMap<String, String>,
     pub instance: Option<String>,
-    /// Answers of the reply hook go to this destination too, as requests under `reply/…`.
+    /// Answers of the reply hook go to this destination too, as requests for `reply/ID/OUTCOME/REPLAY`.
     pub replies: bool,
 }
 
@@ -104,6 +113,7 @@ impl Service {
             session_ms: 10_000,
             drain_ms: 3_000,
             dead_letters,
+            park_record_bytes_max: 16 << 20,
             client: BTreeMap::new(),
             instance: None,
             replies: false,
@@ -112,9 +122,48 @@ impl Service {
 
     /// Starts it as a child process.
     pub fn start(&self) -> Running {
+        self.start_as(process::role("service"))
+    }
+
+    /// Starts it with another program before it, such as `strace -D`.
+    pub fn start_under(&self, program: &str, arguments: &[&str]) -> Running {
+        self.start_as(process::role("service").under(program, arguments))
+    }
+
+    /// Runs it in this process, for what only its own handles show.
+    pub fn start_here(&self) -> Here {
+        let (store, runner) = set_up(self).expect("a store");
+        let (operators, (end, ended)) = (runner.operators(), tokio::sync::oneshot::channel::<()>());
+        let run = runtime().spawn(runner.run(async move { drop(ended.await) }));
+        Here { store, operators, end, run }
+    }
+
+    fn start_as(&self, start: process::Start) -> Running {
         let setting = serde_json::to_string(self).expect("a setting");
         let log = std::env::var("RECEIPTED_TEST_LOG").unwrap_or_else(|_| "warn".into());
-        Running { child: process::role("service").env(VARIABLE, setting).env("RECEIPTED_TEST_LOG", log).start(), service: self.clone() }
+        Running { child: start.env(VARIABLE, setting).env("RECEIPTED_TEST_LOG", log).start(), service: self.clone() }
+    }
+
+    /// Starts it, and waits until it refuses: with exit code 78, and with each of these words in what it says.
+    #[track_caller]
+    pub fn assert_refused(&self, words: &[&str]) -> String {
+        let (code, said) = self.start().refused();
+        assert_eq!(code, 78, "{said}");
+        let error = said.lines().find(|line| line.contains("error: ")).unwrap_or_else(|| panic!("it says no error:\n{said}")).to_owned();
+        words.iter().for_each(|word| assert!(error.contains(word), "{word:?} is missing in {error:?}\n{said}"));
+        error
+    }
+
+    /// The same service with another store.
+    pub fn with_store(&self, directory: &std::path::Path) -> Self {
+        Self { store: directory.join("receipts"), ..self.clone() }
+    }
+
+    /// Accepts an offset of a partition on the stopped store.
+    #[track_caller]
+    pub fn adopt(&self, partition: i32, offset: i64) {
+        let partition = Partition { topic: self.topic.as_str().into(), number: partition };
+        sled::adopt(&self.store, &partition, offset, "a test says so").expect("adopted");
     }
 
     /// Reads its store, while it is stopped.
@@ -124,8 +173,19 @@ impl Service {
 
     /// What the group has committed, summed over the partitions.
     pub fn committed(&self) -> i64 {
-        let committed = |partition| broker::shared().committed(&self.group, &self.topic, partition).map(|committed| committed.offset);
-        (0..self.partitions).filter_map(committed).sum()
+        (0..self.partitions).filter_map(|partition| self.committed_of(partition)).sum()
+    }
+
+    pub fn committed_of(&self, partition: i32) -> Option<i64> {
+        broker::shared().committed(&self.group, &self.topic, partition).map(|committed| committed.offset)
+    }
+
+    /// Waits until the group has committed this offset of a partition.
+    #[track_caller]
+    pub fn wait_committed_of(&self, partition: i32, offset: i64) {
+        wait_until(&format!("offset {offset} of partition {partition} in {}", self.group), BOUND, || {
+            self.committed_of(partition).is_some_and(|committed| committed >= offset)
+        });
     }
 
     /// Waits until the group has committed so many records over all partitions.
@@ -197,6 +257,30 @@ fn open_line(doubts: usize, parked: usize) -> String {
     format!("{OPEN}{doubts} in doubt, {parked} parked")
 }
 
+/// A service in this process.
+pub struct Here {
+    pub store: Arc<SledStore>,
+    operators: Operators,
+    end: tokio::sync::oneshot::Sender<()>,
+    run: tokio::task::JoinHandle<Result<(), receipted::runner::Error>>,
+}
+
+impl Here {
+    /// Asks for an operator's change.
+    pub fn perform(&self, change: Change) -> Result<Changed, Refused> {
+        let operators = self.operators.clone();
+        block_on(async move { operators.perform(change).await })
+    }
+
+    /// Stops it in good order.
+    pub fn stop(self) {
+        let Self { store, end, run, .. } = self;
+        drop(end);
+        block_on(run).expect("no panic").expect("a stop in good order");
+        store.close().expect("closed");
+    }
+}
+
 #[derive(Clone)]
 pub struct World {
     destination: Destination,
@@ -230,7 +314,8 @@ async fn find(op: Operation, State(world): State<World>) -> Result<Finding<u64>,
 async fn reply(reply: receipted::handler::Reply, State(world): State<World>) -> Result<(), ApplyError> {
     let operation = reply.operation();
     let replay = if reply.is_replay() { "replay" } else { "original" };
-    let request = Apply::new(operation.provider_key(), format!("reply/{}/{replay}", operation.id()[0]));
+    let outcome = if matches!(reply.answered(), Answered::Applied(_)) { "applied" } else { "rejected" };
+    let request = Apply::new(operation.provider_key(), format!("reply/{}/{outcome}/{replay}", operation.id()[0]));
     world.destination.apply(request).await.map(drop)
 }
 
@@ -290,7 +375,7 @@ fn settings(service: &Service) -> Settings {
         look_up_back_off: (Duration::from_millis(50), Duration::from_millis(500)),
         reply_attempts_max: 3,
         reply_time_limit: seconds(5),
-        park_record_bytes_max: 16 << 20,
+        park_record_bytes_max: service.park_record_bytes_max,
         dead_letter_topic: service.dead_letters.clone(),
         dead_letter_within: seconds(5),
         error_text: ErrorText::Left,
@@ -307,16 +392,21 @@ pub fn role() {
     std::process::exit(code);
 }
 
-async fn serve(service: Service) -> i32 {
+fn set_up(service: &Service) -> Result<(Arc<SledStore>, Runner), receipted::store::Error> {
     let options = Options { parked_bytes_max: service.parked_bytes_max, disk_free_floor_bytes: 0, ..Options::new(&service.store) };
-    let store = match SledStore::open(&options) {
-        Ok(store) => Arc::new(store),
+    let store = Arc::new(SledStore::open(&options)?);
+    let routes = Arc::new(app(service).build().expect("the app builds"));
+    Ok((store.clone(), Runner::new(settings(service), routes, store)))
+}
+
+async fn serve(service: Service) -> i32 {
+    let (store, runner) = match set_up(&service) {
+        Ok(set_up) => set_up,
         Err(error) => {
             eprintln!("error: {error}");
             return 73;
         }
     };
-    let routes = Arc::new(app(&service).build().expect("the app builds"));
     let metrics = receipted::telemetry::recorder::install().expect("no other recorder");
     let watched = store.clone();
     tokio::spawn(async move {
@@ -330,7 +420,6 @@ async fn serve(service: Service) -> i32 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    let runner = Runner::new(settings(&service), routes, store.clone());
     let health = runner.health();
     tokio::spawn(async move {
         while health.ready().is_err() {
