@@ -140,11 +140,11 @@ impl Model {
     fn may(&self, state: &State, ruled: Ruled, of: Set, vouched: &Vouched) -> bool {
         let ruling: Ruling = crate::notes::ruling(ruled);
         let future = |attempt: AttemptId| match self.future(state, attempt.number as u8) {
-            Future::Alive if self.lacks(Rule::RuleWaitsForFuture) => Future::EndedAt(Monotonic(0)),
-            Future::FactPending if self.lacks(Rule::RuleWaitsForFact) => Future::EndedAt(Monotonic(0)),
+            Future::Alive if self.lacks(Rule::VerdictWaitsForFuture) => Future::EndedAt(Monotonic(0)),
+            Future::FactPending if self.lacks(Rule::VerdictWaitsForFact) => Future::EndedAt(Monotonic(0)),
             future => future,
         };
-        let quiet = if self.lacks(Rule::RuleWaitsForQuiet) { Duration::ZERO } else { self.quiet() };
+        let quiet = if self.lacks(Rule::VerdictWaitsForQuiet) { Duration::ZERO } else { self.quiet() };
         may_rule(&ruling, &attempt_ids(of), future, quiet, vouched, NOW).is_ok()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     model::{Model, Nexts, Step, Violation},
-    notes::{Aside, By, Note, NoteId, Place, Ruled, Set, Stand, View, bit, members, park_number},
+    notes::{Aside, By, Note, NoteId, Place, Ruled, Said, Set, Stand, View, bit, members, park_number},
     state::{Attempt, Batch, Life, Owner, Phase, Process, Request, Rule, State},
 };
 use receipted::protocol::{decision::Decision, doubt, known::Judgement, park::ParkReason, policy::Policy};
@@ -183,7 +183,7 @@ impl Model {
         let seen = view.revision + notes.len() as u8;
         notes.push(Note::Admit { attempt, slot, at: self.at(state), generation, memory, seen, within: rerun.flatten() });
         if state.left.undecodable > 0 {
-            self.undecodable(state, owner, parked, slot, attempt, &notes, out);
+            self.undecodable(state, owner, parked, &notes, out);
         }
         let mut found = None;
         let process = next.process_mut();
@@ -200,13 +200,12 @@ impl Model {
     }
 
     /// Arguments that do not decode: a dead letter, and the operation stays as it was.
-    fn undecodable(&self, state: &State, owner: Owner, parked: Option<NoteId>, slot: u8, attempt: u8, admission: &[Note], out: &mut Nexts) {
+    fn undecodable(&self, state: &State, owner: Owner, parked: Option<NoteId>, admission: &[Note], out: &mut Nexts) {
+        let Some(Note::Admit { attempt, slot, .. }) = admission.last().copied() else { return };
         let mut state = state.clone();
         state.left.undecodable -= 1;
         let notes = match parked {
-            _ if self.lacks(Rule::ExtractionBeforeAdmission) => {
-                [admission, &[Note::Fact { attempt, said: crate::notes::Said::Rejected }]].concat()
-            }
+            _ if self.lacks(Rule::ExtractionBeforeAdmission) => [admission, &[Note::Fact { attempt, said: Said::Rejected }]].concat(),
             Some(id) => vec![Note::End { id, closing: Aside::DeadLettered, seen: None }],
             None => vec![Note::Close { slot }],
         };
@@ -351,7 +350,7 @@ impl Model {
     }
 
     /// Queues what an attempt stated.
-    pub(crate) fn state_fact(&self, state: &mut State, attempt: u8, said: crate::notes::Said) {
+    pub(crate) fn state_fact(&self, state: &mut State, attempt: u8, said: Said) {
         state.attempt_mut(attempt).life = Life::Pending;
         let early = self.lacks(Rule::CompleteWhenDurable);
         let process = state.process_mut();

@@ -206,20 +206,20 @@ fn the_second_look_comes_another_quiet_period_later() {
 
 #[test]
 fn nobody_says_not_done_while_a_future_lives() {
-    breaks(held().without(&[Rule::RuleWaitsForFuture]), "G2");
+    breaks(held().without(&[Rule::VerdictWaitsForFuture]), "G2");
 }
 
 #[test]
 fn nobody_says_not_done_before_the_quiet_period_is_over() {
-    breaks(held().without(&[Rule::RuleWaitsForQuiet]), "G2");
+    breaks(held().without(&[Rule::VerdictWaitsForQuiet]), "G2");
 }
 
 #[test]
 fn a_verdict_waits_for_a_fact_on_its_way_or_sees_that_it_came() {
     let config = Config { slots: 1, people: People { wrong: 1, ..HONEST }, ..held() };
-    holds(config.clone().without(&[Rule::RuleWaitsForFact]));
+    holds(config.clone().without(&[Rule::VerdictWaitsForFact]));
     holds(config.clone().without(&[Rule::VerdictSeesItsState]));
-    breaks(config.without(&[Rule::RuleWaitsForFact, Rule::VerdictSeesItsState]), "D1");
+    breaks(config.without(&[Rule::VerdictWaitsForFact, Rule::VerdictSeesItsState]), "D1");
 }
 
 #[test]

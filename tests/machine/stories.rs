@@ -351,3 +351,53 @@ fn the_budget_of_the_destinations_memory_ends_reruns() {
     assert_eq!(world.starts.len(), 1);
     assert_eq!(world.open_parks(), [(0, "unresolved")]);
 }
+
+/// Attempt 1 died with its process, a lookup denied it, and attempt 2 had the effect. Nobody has looked a second time yet.
+fn denied_once_and_run_again() -> World {
+    let mut world = World::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    world.crash(0);
+    while world.starts.len() < 2 {
+        world.settle(&Act::Hang, 1);
+    }
+    world.auto_look = false;
+    world.act_all(&Act::Apply);
+    world.sync_all();
+    assert_eq!((world.state("acme", "1").as_str(), &world.ledger["acme/1"]), ("applied", &vec![2]));
+    world
+}
+
+#[test]
+fn a_request_that_lands_after_it_was_denied_is_found_by_the_second_look() {
+    let mut world = denied_once_and_run_again();
+    world.ledger.entry("acme/1".into()).or_default().push(1);
+    world.auto_look = true;
+    world.settle(&Act::Apply, 300);
+    let receipt = &world.about("acme/1").unwrap().receipt;
+    assert_eq!((receipt.effects().extra_certain(), receipt.is_disputed()), (1, true));
+}
+
+#[test]
+fn the_second_look_is_owed_after_a_crash_too() {
+    let mut world = denied_once_and_run_again();
+    world.crash(0);
+    world.ledger.entry("acme/1".into()).or_default().push(1);
+    world.auto_look = true;
+    world.settle(&Act::Apply, 300);
+    let receipt = &world.about("acme/1").unwrap().receipt;
+    assert_eq!((receipt.effects().extra_certain(), receipt.is_disputed()), (1, true));
+}
+
+#[test]
+fn a_second_look_that_finds_nothing_new_is_the_last() {
+    let mut world = denied_once_and_run_again();
+    world.auto_look = true;
+    world.settle(&Act::Apply, 300);
+    let receipt = world.about("acme/1").unwrap().receipt.clone();
+    assert!(receipt.unconfirmed().is_empty() && !receipt.is_disputed());
+    world.crash(0);
+    world.auto_look = false;
+    world.settle(&Act::Apply, 300);
+    assert!(world.looked.is_empty(), "nobody asks again");
+}
