@@ -86,7 +86,14 @@ pub enum ErrorText {
 pub(super) const BROKER_WAIT: Duration = Duration::from_secs(15);
 
 /// How the settings begin that only a consumer has.
-const OF_CONSUMERS: &[&str] = &["fetch.", "queued.", "max.partition.fetch.bytes", "check.crcs"];
+const OF_CONSUMERS: &[&str] = &[
+    "fetch.",
+    "queued.",
+    "max.partition.fetch.bytes",
+    "check.crcs",
+    // Lag is the consumer's; a producer's statistics nobody reads, and the binding would log them whole.
+    "statistics.interval.ms",
+];
 /// How the settings begin that only a producer has.
 const OF_PRODUCERS: &[&str] = &[
     "queue.buffering.",
@@ -138,8 +145,6 @@ impl Settings {
             .set("client.id", format!("{}-dead-letters", self.instance(store_id)))
             .set("acks", "all")
             .set("enable.idempotence", "true")
-            // Nobody reads this client's statistics: lag is the consumer's. The library would log them whole.
-            .set("statistics.interval.ms", "0")
             .set("message.max.bytes", bytes.to_string())
             .set("message.timeout.ms", self.dead_letter_within.as_millis().to_string());
         client
