@@ -98,9 +98,8 @@ pub fn a_log_truncated_under_a_running_service_ends_it_and_the_next_start_names_
     .into();
     let world = World { server, service, folder };
     let held = world.server.always(is(operation_of("acme", 0)), Behaviour::AnswerLate);
-    for id in 0..400 {
-        world.produce(id..id + 1);
-    }
+    let records = (0..400).map(|id| charge("acme", id, 7));
+    cluster().produce_with(&world.service.topic, records, &[("batch.num.messages", "1"), ("linger.ms", "0")]);
     let running = world.service.start().ready();
     world.server.wait_hits(held, 1, service::BOUND);
     cluster().delete_records(&world.service.topic, 0, 390);
@@ -162,7 +161,7 @@ pub fn a_recreated_topic_halts_at_a_slot_where_another_record_is_parked() {
     recreate(cluster(), &world.service);
     world.produce(10..13);
     world.service.adopt(0, 0);
-    let mut running = world.service.start().ready();
+    let mut running = world.service.start();
     let line = running.child.wait_line("partition halted", service::BOUND);
     assert!(line.contains("offset=1") && line.contains("recreated"), "{line}");
     running.stop();
