@@ -41,7 +41,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 pub(super) struct ConsumerThread {
     consumer: Arc<BaseConsumer<Context>>,
     queues: BTreeMap<Partition, (Assignment, PartitionQueue<Context>)>,
-    intake: Intake,
+    intake: Arc<Intake>,
     credits: Credits,
     health: Arc<Health>,
     /// Partitions of every topic that the app names.
@@ -70,7 +70,7 @@ impl ConsumerThread {
     ///
     /// # Errors
     /// When the broker cannot be reached, a topic is missing, the group has another live member, or the store belongs elsewhere.
-    pub(super) fn connect(context: Context, intake: Intake, credits: Credits, health: Arc<Health>) -> Result<Self, Error> {
+    pub(super) fn connect(context: Context, intake: Arc<Intake>, credits: Credits, health: Arc<Health>) -> Result<Self, Error> {
         let (settings, store) = (context.settings.clone(), context.store.clone());
         let config = settings.consumer(&store.identity().store_id);
         let consumer =
@@ -144,14 +144,7 @@ impl ConsumerThread {
     /// Serves the hooks. No record comes this way: partitions are split off before they are resumed.
     fn poll_main(&self) -> Result<(), Error> {
         match self.consumer.poll(Duration::ZERO) {
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(fatal(self.consumer.context(), code)),
-            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => Err(Error::Client {
-                detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
-            }),
-            Some(Err(error)) => {
-                observe::client_error(&error, "poll");
-                Ok(())
-            }
+            Some(Err(error)) => survive(self.consumer.context(), &error, "poll"),
             Some(Ok(record)) => Err(Error::Client {
                 detail: format!("record {}/{}/{} came outside its partition's queue", record.topic(), record.partition(), record.offset()),
             }),
@@ -209,11 +202,10 @@ impl ConsumerThread {
         if self.fetching == Fetching::Off {
             return 0;
         }
-        let open: BTreeMap<Partition, Assignment> = {
-            let owned = context.owned();
-            owned.iter().filter(|(_, owned)| owned.stage == Stage::Open).map(|(p, owned)| (p.clone(), owned.assignment)).collect()
-        };
-        self.queues.retain(|partition, (assignment, _)| open.get(partition) == Some(assignment));
+        let owned = context.owned();
+        let open = |partition: &Partition| owned.get(partition).filter(|owned| owned.stage == Stage::Open).map(|owned| owned.assignment);
+        self.queues.retain(|partition, (assignment, _)| open(partition) == Some(*assignment));
+        drop(owned);
         let mut took = 0;
         for (partition, (assignment, queue)) in &self.queues {
             let mut batch: Vec<(i64, Payload)> = Vec::new();
@@ -226,7 +218,9 @@ impl ConsumerThread {
                         batch.push((record.offset(), payload));
                     }
                     Some(Err(error)) => {
-                        self.consumed_error(context, &error);
+                        if let Err(error) = survive(context, &error, "fetch") {
+                            context.fail(error);
+                        }
                         break;
                     }
                     None => break,
@@ -247,16 +241,6 @@ impl ConsumerThread {
             }
         }
         took
-    }
-
-    fn consumed_error(&self, context: &Context, error: &KafkaError) {
-        match error {
-            KafkaError::MessageConsumptionFatal(code) => context.fail(fatal(context, *code)),
-            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => context.fail(Error::Client {
-                detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into(),
-            }),
-            error => observe::client_error(error, "fetch"),
-        }
     }
 
     fn commit_tick(&mut self, context: &Context) {
@@ -312,9 +296,19 @@ impl ConsumerThread {
     }
 }
 
-fn fatal(context: &Context, code: RDKafkaErrorCode) -> Error {
-    match code {
-        RDKafkaErrorCode::FencedInstanceId => Error::NameTaken { name: context.settings.instance(&context.store.identity().store_id) },
-        other => Error::Client { detail: other.to_string() },
+/// Says what the client complains of, unless it cannot go on.
+fn survive(context: &Context, error: &KafkaError, while_doing: &str) -> Result<(), Error> {
+    match error {
+        KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::FencedInstanceId) => {
+            Err(Error::NameTaken { name: context.settings.instance(&context.store.identity().store_id) })
+        }
+        KafkaError::MessageConsumptionFatal(code) => Err(Error::Client { detail: code.to_string() }),
+        KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => {
+            Err(Error::Client { detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into() })
+        }
+        error => {
+            observe::client_error(error, while_doing);
+            Ok(())
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Error, Health, Settings,
     clock::Clock,
     credit::Credits,
-    inbox::{Command, Inbox, Opened, Ownership},
+    inbox::{Command, Commands, Inbox, Opened, Ownership},
     intake::Intake,
     observe,
     operator::Pending,
@@ -23,7 +23,6 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, mpsc},
-    thread::Thread,
     time::Duration,
 };
 use tokio::{
@@ -40,29 +39,6 @@ const PAGE: usize = 1000;
 pub(super) enum Ended {
     Stopped,
     Failed(Error),
-}
-
-/// The consumer thread's ear: a command wakes it.
-pub(super) struct Commands {
-    sender: mpsc::Sender<Command>,
-    thread: Thread,
-}
-
-impl Commands {
-    pub(super) fn new(sender: mpsc::Sender<Command>, thread: Thread) -> Self {
-        Self { sender, thread }
-    }
-
-    /// There is credit again.
-    pub(super) fn wake(&self) {
-        self.thread.unpark();
-    }
-
-    /// Tells the consumer thread. When it is gone, its end is in the inbox already.
-    pub(super) fn tell(&self, command: Command) {
-        drop(self.sender.send(command));
-        self.thread.unpark();
-    }
 }
 
 pub(super) struct Parts {

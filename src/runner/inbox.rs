@@ -13,7 +13,7 @@ use crate::{
     },
     store::{Appended, Partition},
 };
-use std::sync::mpsc;
+use std::{sync::mpsc, thread::Thread};
 use tokio::sync::oneshot;
 
 /// What the engine is told. Unbounded by type, bounded by construction: records by the partitions' bounds, the rest by permits,
@@ -72,4 +72,27 @@ pub(super) enum Command {
     StopFetching,
     /// Leave the group and end.
     Close,
+}
+
+/// The consumer thread's ear: a command wakes it.
+pub(super) struct Commands {
+    sender: mpsc::Sender<Command>,
+    thread: Thread,
+}
+
+impl Commands {
+    pub(super) fn new(sender: mpsc::Sender<Command>, thread: Thread) -> Self {
+        Self { sender, thread }
+    }
+
+    /// There is credit again.
+    pub(super) fn wake(&self) {
+        self.thread.unpark();
+    }
+
+    /// Tells the consumer thread. When it is gone, its end is in the inbox already.
+    pub(super) fn tell(&self, command: Command) {
+        drop(self.sender.send(command));
+        self.thread.unpark();
+    }
 }

@@ -82,23 +82,23 @@ impl Runner {
         let (commands, received) = std::sync::mpsc::channel();
         let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);
         let context = Context::new(settings, store, self.inbox.clone(), received);
-        let intake = Intake::new(self.routes.clone(), self.store.clone());
+        let intake = Arc::new(Intake::new(self.routes.clone(), self.store.clone()));
+        let thread_intake = intake.clone();
         let (thread_credits, thread_health, thread_inbox) = (credits.clone(), self.health.clone(), self.inbox.clone());
         let spawned = thread::Builder::new().name("receipted-consumer".into()).spawn(move || {
-            let ended = ConsumerThread::connect(context, intake, thread_credits, thread_health).and_then(ConsumerThread::run);
+            let ended = ConsumerThread::connect(context, thread_intake, thread_credits, thread_health).and_then(ConsumerThread::run);
             drop(thread_inbox.send(Inbox::Stopped(ended)));
         });
         let consumer = spawned.map_err(|source| Error::Client { detail: format!("consumer thread: {source}") })?.thread().clone();
-        let intake = Intake::new(self.routes.clone(), self.store.clone());
         let parts = engine::Parts {
             settings: self.settings,
             routes: self.routes,
             store: self.store,
             health: self.health,
             inbox: self.inbox,
-            commands: engine::Commands::new(commands, consumer),
+            commands: inbox::Commands::new(commands, consumer),
             credits,
-            intake: Arc::new(intake),
+            intake,
         };
         match Engine::new(parts)?.run(self.incoming, end).await {
             Ended::Stopped => Ok(()),

@@ -69,7 +69,7 @@ impl Tasks {
             correlation: subject.correlation.clone(),
             replay: if kind == StartKind::First { handler::Replay::First } else { handler::Replay::Repeat },
         };
-        let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(subject.name.clone(), info));
+        let delivery = delivery(payload, subject.name.clone(), info);
         let prepared = self.routes.operations()[subject.route].prepare(delivery).map_err(|invalid| invalid.to_string())?;
         self.prepared.insert(work, prepared);
         Ok(())
@@ -115,7 +115,7 @@ impl Tasks {
             correlation: subject.correlation.clone(),
             replay: if replay == Replay::Original { handler::Replay::First } else { handler::Replay::Repeat },
         };
-        let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(subject.name.clone(), info));
+        let delivery = delivery(payload, subject.name.clone(), info);
         let Some(call) = self.routes.operations()[subject.route].reply(Reply::new(delivery, answered)) else {
             return drop(self.inbox.send(Inbox::Replied(work, Ok(()))));
         };
@@ -143,7 +143,7 @@ impl Tasks {
             let started = clock.now().monotonic;
             let finding = match payload.and_then(|payload| {
                 let info = AttemptInfo { number: attempt.number, token: u64::from(attempt.number), key_generation, ..Default::default() };
-                let delivery = Delivery::new(Arc::new(Record::new(payload)), Operation::new(Arc::new(*name), info));
+                let delivery = delivery(payload, Arc::new(*name), info);
                 routes.operations()[route].look_up(delivery).ok_or("the route has no lookup")?.map_err(|invalid| invalid.to_string())
             }) {
                 Ok(run) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err("no answer within its time limit".into())),
@@ -154,6 +154,10 @@ impl Tasks {
             drop(inbox.send(Inbox::LookedUp(key, started, finding)));
         });
     }
+}
+
+fn delivery(payload: Arc<Payload>, name: Arc<OperationKey>, info: AttemptInfo) -> Delivery {
+    Delivery::new(Arc::new(Record::new(payload)), Operation::new(name, info))
 }
 
 /// No future outlives its runner: another one of this process may count quiet periods from its own start.

@@ -368,9 +368,7 @@ fn denied_once_and_run_again() -> World {
     world
 }
 
-#[test]
-fn a_request_that_lands_after_it_was_denied_is_found_by_the_second_look() {
-    let mut world = denied_once_and_run_again();
+fn the_first_request_lands_and_is_found(mut world: World) {
     world.ledger.entry("acme/1".into()).or_default().push(1);
     world.auto_look = true;
     world.settle(&Act::Apply, 300);
@@ -379,14 +377,16 @@ fn a_request_that_lands_after_it_was_denied_is_found_by_the_second_look() {
 }
 
 #[test]
+fn a_request_that_lands_after_it_was_denied_is_found_by_the_second_look() {
+    let world = denied_once_and_run_again();
+    the_first_request_lands_and_is_found(world);
+}
+
+#[test]
 fn the_second_look_is_owed_after_a_crash_too() {
     let mut world = denied_once_and_run_again();
     world.crash(0);
-    world.ledger.entry("acme/1".into()).or_default().push(1);
-    world.auto_look = true;
-    world.settle(&Act::Apply, 300);
-    let receipt = &world.about("acme/1").unwrap().receipt;
-    assert_eq!((receipt.effects().extra_certain(), receipt.is_disputed()), (1, true));
+    the_first_request_lands_and_is_found(world);
 }
 
 #[test]

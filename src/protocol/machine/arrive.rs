@@ -9,11 +9,10 @@ use super::{
 use crate::protocol::{
     decision::{Arrival, Decision, Position, Running, decide, decide_slot},
     doubt::{self, Step},
-    known::{Entry, Known, Revision},
+    known::{Entry, Known},
     note::{Doubt, DoubtReason, Slot},
-    park::{ParkReason, SlotNotes},
+    park::ParkReason,
     policy::OnConflict,
-    receipt::State,
     time::{Monotonic, Now},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -29,28 +28,27 @@ impl Machine {
             let route = |content: &Content| if let Content::Operation(subject) = content { Some(subject.route) } else { None };
             return deliveries.iter().for_each(|d| self.tally(Tally::Outcome(assignment.partition, route(&d.content), "returned")));
         };
-        let (known_complete, topic, number) = (partition.known_complete, partition.topic.clone(), partition.number);
+        let (topic, number) = (partition.topic.clone(), partition.number);
         for delivery in deliveries {
-            let slot = Slot { topic: topic.clone(), partition: number, offset: delivery.offset };
             let Some(partition) = self.open(assignment) else { return };
             partition.watermark.arrived(delivery.offset);
-            let position = if delivery.offset < known_complete { Position::Rewound } else { Position::Current };
-            match delivery.content {
-                Content::Skip => self.pass(assignment, delivery.offset, None, "skipped"),
+            let position = partition.position(delivery.offset);
+            let slot = Slot { topic: topic.clone(), partition: number, offset: delivery.offset };
+            let Delivery { offset, lane, payload, record, notes, content } = delivery;
+            let mut work = Work::new(Source::Slot(assignment), slot, lane, payload, record, notes);
+            match content {
+                Content::Skip => self.pass(assignment, offset, None, "skipped"),
                 Content::DeadLetter(reason, detail) => {
-                    let decided = decide_slot(&delivery.notes, delivery.record, position);
-                    let work = Self::work(assignment, slot, delivery.lane, delivery.payload, delivery.record, delivery.notes);
+                    let decided = decide_slot(&work.notes, record, position);
                     let id = self.take_in(assignment, work);
                     match decided {
-                        Some(decision) => self.by_slot(id, &decision, actions),
+                        Some(decision) => self.by_slot(id, &decision),
                         None => self.dead_letter(id, reason, detail, actions),
                     }
                 }
                 Content::Operation(subject) => {
-                    let mut work = Self::work(assignment, slot, delivery.lane, delivery.payload, delivery.record, delivery.notes);
                     work.subject = Some(subject);
                     if !self.answered_at_once(assignment, &work, position) {
-                        let lane = work.lane;
                         let id = self.take_in(assignment, work);
                         self.note_running(id);
                         let head = self.partitions.get_mut(&assignment.partition).is_some_and(|p| p.join_lane(lane, id));
@@ -70,29 +68,6 @@ impl Machine {
     /// The partition, while it takes work under this assignment.
     pub(super) fn open(&mut self, assignment: Assignment) -> Option<&mut Partition> {
         self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment && p.gate == Gate::Open)
-    }
-
-    fn work(
-        assignment: Assignment, slot: Slot, lane: super::Lane, payload: Arc<crate::protocol::park::Payload>,
-        record: crate::protocol::park::RecordDigest, notes: SlotNotes,
-    ) -> Work {
-        let source = Source::Slot(assignment);
-        Work {
-            source,
-            slot,
-            lane,
-            payload,
-            record,
-            notes,
-            subject: None,
-            phase: Phase::Lane,
-            detail: String::new(),
-            seen: Revision::default(),
-            replay: Replay::Repeat,
-            kind: StartKind::First,
-            rerun: None,
-            repeat: "settled",
-        }
     }
 
     pub(super) fn new_id(&mut self) -> WorkId {
@@ -154,12 +129,9 @@ impl Machine {
             Source::Slot(assignment) => assignment,
             Source::Parked(_) => return self.consider_parked(id, &subject, now, actions),
         };
-        if self.open(assignment).is_none() {
-            return self.give_back(id);
-        }
+        let offset = work.slot.offset;
+        let Some(position) = self.open(assignment).map(|partition| partition.position(offset)) else { return self.give_back(id) };
         let Some(work) = self.works.get(&id) else { return };
-        let known_complete = self.partitions.get(&assignment.partition).map_or(i64::MIN, |p| p.known_complete);
-        let position = if work.slot.offset < known_complete { Position::Rewound } else { Position::Current };
         let Some(entry) = self.keys.get(&subject.key) else { return };
         let known = entry.known.clone();
         let running = if entry.busy_for(id) { Running::Here } else { Running::No };
@@ -167,7 +139,7 @@ impl Machine {
             Arrival { known: &known, slot: &work.notes, record: work.record, fingerprint: subject.fingerprint, position, running };
         let decision = decide(&arrival);
         match decision {
-            Decision::Halt | Decision::StaysClosed(_) | Decision::HeldBySlot(_) => self.by_slot(id, &decision, actions),
+            Decision::Halt | Decision::StaysClosed(_) | Decision::HeldBySlot(_) => self.by_slot(id, &decision),
             Decision::Conflict => self.conflict(id, now, actions),
             Decision::Held(park) => {
                 let entry = Entry::Hold { key: subject.key, seen: known.revision(), park, slot: self.slot_of(id), record: work.record };
@@ -177,28 +149,27 @@ impl Machine {
             Decision::Wait => self.wait_for_key(id, &subject.key),
             Decision::InDoubt => self.in_doubt(id, &known, now),
             Decision::Retry => self.retry(id, &known, now, actions),
-            Decision::Run => self.ask_permit(id, StartKind::First, now),
+            Decision::Run => self.ask_permit(id, StartKind::First),
         }
     }
 
     /// The rows about the slot itself.
-    fn by_slot(&mut self, id: WorkId, decision: &Decision, actions: &mut Vec<Action>) {
+    fn by_slot(&mut self, id: WorkId, decision: &Decision) {
         if *decision == Decision::Halt {
-            let slot = self.slot_of(id);
-            let reason = "it held another record when it was parked or dead-lettered: the topic was recreated".to_string();
-            self.halt(id, slot, reason, actions);
-            return;
+            let reason = "it held another record when it was parked or dead-lettered: the topic was recreated";
+            return self.halt(id, reason.into());
         }
         self.tally(Tally::Suppressed("held"));
         self.complete(id, "suppressed");
     }
 
     /// Stops a partition whose log or record makes no sense, and says so.
-    pub(super) fn halt(&mut self, id: WorkId, slot: Slot, reason: String, actions: &mut Vec<Action>) {
+    pub(super) fn halt(&mut self, id: WorkId, reason: String) {
         let Some(Source::Slot(assignment)) = self.works.get(&id).map(|work| work.source.clone()) else { return };
+        let slot = self.slot_of(id);
         if let Some(partition) = self.open(assignment) {
             partition.gate = Gate::Halted;
-            actions.push(Action::Halt { assignment, slot, reason });
+            self.later.push(Action::Halt { assignment, slot, reason });
         }
     }
 
@@ -219,7 +190,7 @@ impl Machine {
     /// An attempt may have had its effect, and none runs here: the route's contract decides.
     pub(super) fn in_doubt(&mut self, id: WorkId, known: &Arc<Known>, now: Now) {
         let Some(subject) = self.works.get(&id).and_then(|work| work.subject.clone()) else { return };
-        let used = budget(known, &self.slot_of(id));
+        let used = known.receipt.budget_used(&self.slot_of(id));
         match doubt::step(&self.routes[subject.route].policy, &known.receipt, now.wall, used) {
             Step::Rerun { from, until } => {
                 if let Some(work) = self.works.get_mut(&id) {
@@ -234,21 +205,25 @@ impl Machine {
                     after.receipt.doubt(attempt, doubt.clone());
                     self.append(Entry::Doubt { key: subject.key, attempt, doubt }, Then::Nothing);
                 }
-                let reason = if step == Step::Exhausted { ParkReason::Poison } else { ParkReason::Unresolved };
-                if self.is_parked_work(id) {
-                    self.back_to_park(id, now);
-                } else {
-                    self.park(id, reason, Some(&after), "an attempt may have had its effect".into(), now);
-                }
+                self.set_aside(id, &step, &after, "an attempt may have had its effect".into(), now);
             }
         }
+    }
+
+    /// What may not be rerun waits on a note: its own, or the one that it came from.
+    pub(super) fn set_aside(&mut self, id: WorkId, step: &Step, after: &Known, detail: String, now: Now) {
+        if self.is_parked_work(id) {
+            return self.back_to_park(id, now);
+        }
+        let reason = if *step == Step::Exhausted { ParkReason::Poison } else { ParkReason::Unresolved };
+        self.park(id, reason, Some(after), detail, now);
     }
 
     /// Every earlier attempt had no effect: another one after its back-off, or the dead-letter topic when its budget is used up.
     pub(super) fn retry(&mut self, id: WorkId, known: &Arc<Known>, now: Now, actions: &mut Vec<Action>) {
         let Some(policy) = self.policy_of(id) else { return };
         let slot = self.slot_of(id);
-        let used = budget(known, &slot);
+        let used = known.receipt.budget_used(&slot);
         let first = known.receipt.admissions().values().filter(|a| a.slot == slot).map(|a| a.at).min().unwrap_or(now.wall);
         let too_long = used > 0 && now.wall.0.saturating_sub(first.0) >= millis(policy.back_off.give_up);
         if used >= policy.attempts_max || too_long {
@@ -268,7 +243,7 @@ impl Machine {
             _ => now.monotonic.after(wait),
         };
         if due <= now.monotonic {
-            return self.ask_permit(id, kind, now);
+            return self.ask_permit(id, kind);
         }
         self.make_active(id);
         self.set_phase(id, Phase::BackOff(due));
@@ -280,25 +255,6 @@ impl Machine {
         if self.works.get(&id).is_some_and(|work| work.phase == Phase::BackOff(at)) {
             self.ready.push_back(id);
         }
-    }
-
-    /// A repeat that comes while an attempt of its operation runs is suppressed for that reason, wherever it waits meanwhile.
-    fn note_running(&mut self, id: WorkId) {
-        let Some(work) = self.works.get_mut(&id) else { return };
-        if work.key().and_then(|key| self.keys.get(&key)).is_some_and(|entry| entry.busy_for(id)) {
-            work.repeat = "running";
-        }
-    }
-
-    fn wait_for_key(&mut self, id: WorkId, key: &crate::protocol::key::KeyDigest) {
-        self.note_running(id);
-        self.set_phase(id, Phase::Key);
-        if let Some(entry) = self.keys.get_mut(key)
-            && !entry.waiters.contains(&id)
-        {
-            entry.waiters.push_back(id);
-        }
-        self.mark_waiting(id);
     }
 
     pub(super) fn make_active(&mut self, id: WorkId) {
@@ -319,59 +275,6 @@ impl Machine {
             if waited && !waits {
                 self.no_longer_waiting(id);
             }
-        }
-    }
-
-    /// Counts work behind a head that only waits as waiting too.
-    fn waits_behind(&mut self, assignment: Assignment, id: WorkId) {
-        let Some(lane) = self.works.get(&id).map(|work| work.lane) else { return };
-        let Some(partition) = self.partitions.get_mut(&assignment.partition) else { return };
-        let head = partition.head(lane);
-        if head.and_then(|head| self.works.get(&head)).is_some_and(|head| head.phase.waits())
-            && let Some(partition) = self.partitions.get_mut(&assignment.partition)
-        {
-            partition.waiting.insert(id);
-        }
-    }
-
-    fn mark_waiting(&mut self, id: WorkId) {
-        let Some(work) = self.works.get(&id) else { return };
-        let (Source::Slot(assignment), lane) = (work.source.clone(), work.lane) else { return };
-        if let Some(partition) = self.partitions.get_mut(&assignment.partition) {
-            let behind = partition.behind(lane, id);
-            partition.waiting.insert(id);
-            partition.waiting.extend(behind);
-        }
-    }
-
-    fn no_longer_waiting(&mut self, id: WorkId) {
-        let Some(work) = self.works.get(&id) else { return };
-        let (Source::Slot(assignment), lane) = (work.source.clone(), work.lane) else { return };
-        if let Some(partition) = self.partitions.get_mut(&assignment.partition) {
-            partition.waiting.remove(&id);
-            for behind in partition.behind(lane, id) {
-                partition.waiting.remove(&behind);
-            }
-        }
-    }
-
-    /// Waiting has a share: beyond half of the partition's bound the head of the oldest is parked, and resumed when it is due.
-    fn now_waiting(&mut self, id: WorkId, now: Now) {
-        self.mark_waiting(id);
-        let Some(Source::Slot(assignment)) = self.works.get(&id).map(|work| work.source.clone()) else { return };
-        self.make_room(assignment, now);
-    }
-
-    /// Parks heads until the waiting ones hold no more than their share.
-    pub(super) fn make_room(&mut self, assignment: Assignment, now: Now) {
-        let share = self.limits.partition_records_max / 2;
-        while let Some(head) = self.partitions.get(&assignment.partition).filter(|p| p.waiting.len() > share).and_then(|p| {
-            let oldest = p.waiting.first()?;
-            p.head(self.works.get(oldest)?.lane)
-        }) {
-            let Some(key) = self.works.get(&head).and_then(Work::key) else { return };
-            let Some(known) = self.keys.get(&key).map(|entry| entry.known.clone()) else { return };
-            self.park(head, ParkReason::Retry, Some(&known), "made room for others".into(), now);
         }
     }
 
@@ -410,16 +313,6 @@ fn newer<'a>(a: &'a Arc<Known>, b: &'a Arc<Known>) -> &'a Arc<Known> {
     if a.revision() >= b.revision() { a } else { b }
 }
 
-/// Attempts of this slot since the last verdict that began a new budget.
-pub(super) fn budget(known: &Known, slot: &Slot) -> u32 {
-    known.receipt.budget_used(slot)
-}
-
 fn millis(duration: std::time::Duration) -> i64 {
     i64::try_from(crate::protocol::time::millis(duration)).unwrap_or(i64::MAX)
-}
-
-/// The state's place among those that may run from a parked record.
-pub(super) fn may_resume(known: &Known) -> bool {
-    matches!(known.receipt.state(), State::Retryable | State::New)
 }

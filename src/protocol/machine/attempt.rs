@@ -13,7 +13,6 @@ use crate::protocol::{
     known::{Entry, Known, Revision, fact_label},
     note::{Admission, AttemptId, Doubt, DoubtReason, Fact, REASON_BYTES_MAX, cut},
     outcome::Outcome,
-    park::ParkReason,
     policy::FreshKey,
     receipt::{Receipt, State},
     time::Now,
@@ -23,7 +22,7 @@ use std::sync::Arc;
 impl Machine {
     /// Queues work for a permit. In-doubt work of an unclean stop goes one at a time, so that one poison record does not use up its
     /// neighbours' attempts.
-    pub(super) fn ask_permit(&mut self, id: WorkId, kind: StartKind, now: Now) {
+    pub(super) fn ask_permit(&mut self, id: WorkId, kind: StartKind) {
         self.make_active(id);
         self.set_phase(id, Phase::Permit);
         let Some(work) = self.works.get_mut(&id) else { return };
@@ -46,7 +45,6 @@ impl Machine {
         if let Some(asker) = self.asker(id) {
             self.permits.ask(asker, id);
         }
-        let _ = now;
     }
 
     /// Lets the next in-doubt work of an unclean stop have its turn.
@@ -108,7 +106,7 @@ impl Machine {
         let policy = &self.routes[subject.route].policy;
         let admission = Box::new(Admission {
             fingerprint: subject.fingerprint,
-            budget_used: super::arrive::budget(&known, &slot) + 1,
+            budget_used: known.receipt.budget_used(&slot) + 1,
             slot,
             at: now.wall,
             time_limit: policy.time_limit,
@@ -232,7 +230,7 @@ impl Machine {
         after.receipt.doubt(number, doubt);
         let slot = self.slot_of(id);
         let Some(policy) = self.policy_of(id) else { return };
-        let step = doubt::step(policy, &after.receipt, now.wall, super::arrive::budget(&after, &slot));
+        let step = doubt::step(policy, &after.receipt, now.wall, after.receipt.budget_used(&slot));
         match step {
             Step::Rerun { .. } => {
                 let after = Arc::new(after);
@@ -241,12 +239,7 @@ impl Machine {
                 }
                 self.in_doubt(id, &after, now);
             }
-            _ if self.is_parked_work(id) => self.back_to_park(id, now),
-            step => {
-                let why = if step == Step::Exhausted { ParkReason::Poison } else { ParkReason::Unresolved };
-                let text = format!("attempt {}: {}", number.number, reason.label());
-                self.park(id, why, Some(&after), text, now);
-            }
+            step => self.set_aside(id, &step, &after, format!("attempt {}: {}", number.number, reason.label()), now),
         }
     }
 
@@ -262,9 +255,7 @@ impl Machine {
         }
         match known.receipt.state() {
             State::Applied(_) | State::Rejected(_) => self.settled(id, &known, Replay::Original, actions),
-            State::InDoubt(_) | State::Retryable | State::New => {
-                self.decide_afresh(id);
-            }
+            State::InDoubt(_) | State::Retryable | State::New => self.decide_afresh(id),
         }
     }
 

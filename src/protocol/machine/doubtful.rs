@@ -3,14 +3,13 @@
 
 use super::{
     Action, Machine, WorkId,
-    arrive::may_resume,
     types::{Replay, StartKind, Then, Timer},
-    work::{Lane, Phase, Source, Subject, Work},
+    work::{Lane, Source, Subject, Work},
 };
 use crate::protocol::{
     doubt::{self, Future},
     key::KeyDigest,
-    known::{Answer, Entry, Known, Revision},
+    known::{Answer, Entry, Known},
     lookup::Look,
     note::{AttemptId, Author, Ruling, Slot, Verdict},
     outcome::Finding,
@@ -113,7 +112,7 @@ impl Machine {
     fn rerun_waits(&self, known: &Known, route: usize, now: Now) -> bool {
         let mut made_room = known.open_parks().filter(|(_, park)| park.reason == ParkReason::Retry);
         made_room.any(|(id, _)| {
-            let used = super::arrive::budget(known, &id.slot);
+            let used = known.receipt.budget_used(&id.slot);
             matches!(doubt::step(&self.routes[route].policy, &known.receipt, now.wall, used), doubt::Step::Rerun { .. })
         })
     }
@@ -163,22 +162,9 @@ impl Machine {
             entry.busy = Busy::No;
         }
         let id = self.new_id();
-        let work = Work {
-            source: Source::Parked(park),
-            lane: Lane::Own(slot.offset),
-            slot,
-            payload,
-            record,
-            notes: SlotNotes::default(),
-            subject: Some(subject),
-            phase: Phase::Lane,
-            detail: String::new(),
-            seen: Revision::default(),
-            replay: Replay::Original,
-            kind: StartKind::Resumed,
-            rerun: None,
-            repeat: "settled",
-        };
+        let lane = Lane::Own(slot.offset);
+        let work = Work::new(Source::Parked(park), slot, lane, payload, record, SlotNotes::default());
+        let work = Work { subject: Some(subject), replay: Replay::Original, kind: StartKind::Resumed, ..work };
         self.carry(id, work);
         self.ready.push_back(id);
     }
@@ -197,10 +183,8 @@ impl Machine {
         if busy || self.is_stopping() {
             return self.back_to_park(id, now);
         }
-        if may_resume(&known) {
-            return self.retry(id, &known, now, actions);
-        }
         match known.receipt.state() {
+            State::Retryable | State::New => self.retry(id, &known, now, actions),
             State::InDoubt(_) => self.in_doubt(id, &known, now),
             _ => self.back_to_park(id, now),
         }

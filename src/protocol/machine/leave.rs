@@ -22,12 +22,9 @@ impl Machine {
         let Some(work) = self.works.get_mut(&id) else { return };
         let Some(subject) = work.subject.clone() else { return };
         work.replay = replay;
-        let payload = work.payload.clone();
         if self.routes[subject.route].replies == Replies::Hook {
             self.set_phase(id, Phase::Replying(1));
-            let receipt = Box::new(known.receipt.clone());
-            actions.push(Action::Reply { work: id, receipt, subject, replay, payload });
-            return;
+            return self.hand_on(id, known, actions);
         }
         self.answered(id);
     }
@@ -47,9 +44,8 @@ impl Machine {
         self.complete(id, outcome);
     }
 
-    pub(super) fn replied(&mut self, id: WorkId, result: Result<(), String>, now: Now, actions: &mut Vec<Action>) {
+    pub(super) fn replied(&mut self, id: WorkId, result: Result<(), String>, now: Now) {
         let Some(Phase::Replying(tries)) = self.works.get(&id).map(|work| work.phase.clone()) else { return };
-        let _ = actions;
         match result {
             Ok(()) => self.answered(id),
             Err(_) if tries < self.limits.reply_attempts_max => {
@@ -62,13 +58,18 @@ impl Machine {
     }
 
     pub(super) fn reply_again(&mut self, id: WorkId, actions: &mut Vec<Action>) {
-        let Some(work) = self.works.get(&id).filter(|work| matches!(work.phase, Phase::Replying(_))) else { return };
-        let Some(subject) = work.subject.clone() else { return };
-        let (replay, payload) = (work.replay, work.payload.clone());
-        let receipt = self.keys.get(&subject.key).map(|entry| Box::new(entry.known.receipt.clone()));
-        if let Some(receipt) = receipt {
-            actions.push(Action::Reply { work: id, receipt, subject, replay, payload });
+        let replying = self.works.get(&id).filter(|work| matches!(work.phase, Phase::Replying(_)));
+        let known = replying.and_then(Work::key).and_then(|key| self.keys.get(&key)).map(|entry| entry.known.clone());
+        if let Some(known) = known {
+            self.hand_on(id, &known, actions);
         }
+    }
+
+    fn hand_on(&self, id: WorkId, known: &Known, actions: &mut Vec<Action>) {
+        let Some(work) = self.works.get(&id) else { return };
+        let Some(subject) = work.subject.clone() else { return };
+        let (receipt, replay, payload) = (Box::new(known.receipt.clone()), work.replay, work.payload.clone());
+        actions.push(Action::Reply { work: id, receipt, subject, replay, payload });
     }
 
     /// Sets the record aside, whole. `seen` is the state that this rests on, for the reasons that follow the operation.
@@ -81,9 +82,7 @@ impl Machine {
         if bytes > limit {
             let reason =
                 format!("its record of {bytes} bytes must be parked ({}), and store.park_record_bytes_max is {limit}", reason.label());
-            let mut halted = Vec::new();
-            self.halt(id, self.slot_of(id), reason, &mut halted);
-            return self.later.append(&mut halted);
+            return self.halt(id, reason);
         }
         let number = work.notes.next_park();
         let park = Park {

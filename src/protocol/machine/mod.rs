@@ -13,6 +13,7 @@ mod leave;
 mod partition;
 mod permits;
 mod types;
+mod waiting;
 mod work;
 
 pub use futures::AttemptKey;
@@ -128,7 +129,7 @@ impl Machine {
             Event::Extracted { work, result } => self.extracted(work, result, now, actions),
             Event::Finished { attempt, outcome } => self.finished(attempt, &outcome, now),
             Event::DeadLettered { work, result } => self.dead_lettered(work, result, now),
-            Event::Replied { work, result } => self.replied(work, result, now, actions),
+            Event::Replied { work, result } => self.replied(work, result, now),
             Event::Doubtful { key, known } => self.attend(key, &known, now, actions),
             Event::Unparked { park, slot, payload, record, subject } => self.unparked(park, slot, payload, record, subject),
             Event::NotUnparked { key } => self.not_unparked(key, now),

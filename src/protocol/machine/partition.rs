@@ -1,7 +1,7 @@
 //! Owns the order within a partition: its lanes, its bounds, its watermark, and how far it is from being let go.
 
 use super::work::{Assignment, Lane, WorkId};
-use crate::protocol::{time::Monotonic, watermark::Watermark};
+use crate::protocol::{decision::Position, time::Monotonic, watermark::Watermark};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -76,6 +76,11 @@ impl Partition {
             self.lanes.remove(&lane);
         }
         next.filter(|_| was_head)
+    }
+
+    /// Whether a slot lies below what was complete at the assignment.
+    pub(super) fn position(&self, offset: i64) -> Position {
+        if offset < self.known_complete { Position::Rewound } else { Position::Current }
     }
 
     /// The head of a lane.

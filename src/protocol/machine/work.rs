@@ -188,6 +188,26 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// A record that nothing has been decided about.
+    pub(super) fn new(source: Source, slot: Slot, lane: Lane, payload: Arc<Payload>, record: RecordDigest, notes: SlotNotes) -> Self {
+        Self {
+            source,
+            slot,
+            lane,
+            payload,
+            record,
+            notes,
+            subject: None,
+            phase: Phase::Lane,
+            detail: String::new(),
+            seen: Revision::default(),
+            replay: Replay::Repeat,
+            kind: StartKind::First,
+            rerun: None,
+            repeat: "settled",
+        }
+    }
+
     pub(super) fn key(&self) -> Option<KeyDigest> {
         self.subject.as_ref().map(|subject| subject.key)
     }
