@@ -94,7 +94,7 @@ fn ours(root: &Path, count: usize, group: usize) -> (Duration, Duration, usize) 
         let numbered = || (index * group..).zip(chunk);
         let admit = |(i, (name, key)): (usize, &(OperationKey, KeyDigest))| Entry::Admit {
             key: *key,
-            name: Some(Box::new(name.clone())),
+            name: Some(std::sync::Arc::new(name.clone())),
             seen: Revision(0),
             attempt: ATTEMPT,
             admission: Box::new(admission(i)),

@@ -132,7 +132,7 @@ impl Place {
             correlation: Some("trace-7".into()),
         };
         let doubt = Doubt { reason: DoubtReason::Timeout, detail: "no answer".into(), at: UnixMillis(2_000) };
-        let (name, admission) = (Some(Box::new(name)), Box::new(admission));
+        let (name, admission) = (Some(Arc::new(name)), Box::new(admission));
         self.append(vec![
             Entry::Admit { key, name, seen: Revision(0), attempt: ATTEMPT, admission, within: None },
             Entry::Doubt { key, attempt: ATTEMPT, doubt },
@@ -443,7 +443,7 @@ fn text_from_records_does_not_reach_the_terminal_as_control() {
         budget_used: 1,
         correlation: Some("\u{1b}[31mred".into()),
     };
-    let (name, admission) = (Some(Box::new(name)), Box::new(admission));
+    let (name, admission) = (Some(Arc::new(name)), Box::new(admission));
     place.append(vec![Entry::Admit { key, name, seen: Revision(0), attempt: ATTEMPT, admission, within: None }]);
     let shown = place.command(&["operations", "show", &key.to_string()]);
     assert!(!shown.stdout.contains(&0x1b) && text(&shown.stdout).contains("[31mred"), "{}", text(&shown.stdout));

@@ -96,7 +96,7 @@ pub fn changes(key: KeyDigest, before: &Known, after: &Known, entry: &Entry, now
         && applied.already
         && before.receipt.notes() != after.receipt.notes()
     {
-        let harmless = |facts: &BTreeSet<Fact>| facts.iter().any(|f| matches!(f, Fact::NoEffect(_) | Fact::NotStarted | Fact::Rejected(_)));
+        let harmless = |facts: &Vec<Fact>| facts.iter().any(|f| matches!(f, Fact::NoEffect(_) | Fact::NotStarted | Fact::Rejected(_)));
         let cleared = |other: &AttemptId| before.receipt.facts().get(other).is_some_and(harmless);
         let doubted = before.receipt.admissions().keys().any(|other| other != attempt && !cleared(other));
         changes.count(Total::PriorEffects(if doubted { "unknown_attempt" } else { "foreign" }.into()), 1);

@@ -23,7 +23,7 @@ pub struct Revision(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known {
     /// The full key, where it is stored.
-    pub key: Option<OperationKey>,
+    pub key: Option<Arc<OperationKey>>,
     /// The notes about its attempts.
     pub receipt: Receipt,
     /// Every park note, open or not.
@@ -70,7 +70,7 @@ pub enum Entry {
         /// The operation.
         key: KeyDigest,
         /// Its full key, where it may be stored.
-        name: Option<Box<OperationKey>>,
+        name: Option<Arc<OperationKey>>,
         /// What the decision rested on.
         seen: Revision,
         /// The attempt.
@@ -216,7 +216,7 @@ impl Known {
                 if *seen != before || forgotten {
                     return Judgement::Lost;
                 }
-                self.key = self.key.take().or_else(|| name.as_deref().cloned());
+                self.key = self.key.take().or_else(|| name.clone());
                 self.receipt.admit(*attempt, (**admission).clone());
             }
             Entry::Fact { attempt, fact, .. } => self.receipt.learn(*attempt, fact.clone()),

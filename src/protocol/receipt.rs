@@ -6,14 +6,16 @@ use super::{
     policy::FreshKey,
     time::UnixMillis,
 };
+use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the store holds about an operation. Only ever added to.
+/// What the store holds about an operation. Only ever added to. Nearly every operation has one admission and one fact, and there are
+/// many: sorted lists take what they hold, where a tree allocates whole nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Receipt {
-    admissions: BTreeMap<AttemptId, Admission>,
-    facts: BTreeMap<AttemptId, BTreeSet<Fact>>,
+    admissions: LiteMap<AttemptId, Admission>,
+    facts: LiteMap<AttemptId, Vec<Fact>>,
     doubts: BTreeMap<AttemptId, Doubt>,
     verdicts: BTreeSet<Verdict>,
 }
@@ -88,12 +90,23 @@ impl Effects {
 impl Receipt {
     /// Adds an admission. The same attempt is admitted once; a second note of it changes nothing.
     pub fn admit(&mut self, attempt: AttemptId, admission: Admission) {
-        self.admissions.entry(attempt).or_insert(admission);
+        reserve_first(&mut self.admissions);
+        self.admissions.try_insert(attempt, admission);
     }
 
     /// Adds a fact.
     pub fn learn(&mut self, attempt: AttemptId, fact: Fact) {
-        self.facts.entry(attempt).or_default().insert(fact);
+        match self.facts.get_mut(&attempt) {
+            Some(facts) => {
+                if let Err(at) = facts.binary_search(&fact) {
+                    facts.insert(at, fact);
+                }
+            }
+            None => {
+                reserve_first(&mut self.facts);
+                self.facts.insert(attempt, vec![fact]);
+            }
+        }
     }
 
     /// Adds a doubt. The first reason of an attempt stays.
@@ -110,9 +123,10 @@ impl Receipt {
     /// joins does not matter.
     pub fn join(&mut self, other: &Self) {
         for (attempt, admission) in &other.admissions {
-            let own = self.admissions.entry(*attempt).or_insert_with(|| admission.clone());
-            if admission < own {
-                own.clone_from(admission);
+            match self.admissions.get_mut(attempt) {
+                Some(own) if admission < own => own.clone_from(admission),
+                Some(_) => {}
+                None => self.admit(*attempt, admission.clone()),
             }
         }
         for (attempt, fact) in other.facts.iter().flat_map(|(attempt, facts)| facts.iter().map(move |fact| (attempt, fact))) {
@@ -130,7 +144,7 @@ impl Receipt {
     /// How many notes it holds. The set only grows, so that equal counts of one operation mean the same set.
     #[must_use]
     pub fn notes(&self) -> usize {
-        self.admissions.len() + self.facts.values().map(BTreeSet::len).sum::<usize>() + self.doubts.len() + self.verdicts.len()
+        self.admissions.len() + self.facts.values().map(Vec::len).sum::<usize>() + self.doubts.len() + self.verdicts.len()
     }
 
     /// The state: the first line of DESIGN 3 that holds.
@@ -266,13 +280,13 @@ impl Receipt {
 
     /// The admissions by attempt.
     #[must_use]
-    pub fn admissions(&self) -> &BTreeMap<AttemptId, Admission> {
+    pub fn admissions(&self) -> &LiteMap<AttemptId, Admission> {
         &self.admissions
     }
 
-    /// The facts by attempt.
+    /// The facts by attempt, each in order.
     #[must_use]
-    pub fn facts(&self) -> &BTreeMap<AttemptId, BTreeSet<Fact>> {
+    pub fn facts(&self) -> &LiteMap<AttemptId, Vec<Fact>> {
         &self.facts
     }
 
@@ -343,5 +357,12 @@ impl Receipt {
             Ruling::Reopened => None,
         });
         facts.chain(verdicts)
+    }
+}
+
+/// Room for exactly one: most maps never hold more.
+fn reserve_first<V>(map: &mut LiteMap<AttemptId, V>) {
+    if map.is_empty() {
+        map.reserve(1);
     }
 }

@@ -143,7 +143,7 @@ impl Tasks {
             let started = clock.now().monotonic;
             let finding = match payload.and_then(|payload| {
                 let info = AttemptInfo { number: attempt.number, token: u64::from(attempt.number), key_generation, ..Default::default() };
-                let delivery = delivery(payload, Arc::new(*name), info);
+                let delivery = delivery(payload, name, info);
                 routes.operations()[route].look_up(delivery).ok_or("the route has no lookup")?.map_err(|invalid| invalid.to_string())
             }) {
                 Ok(run) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err("no answer within its time limit".into())),
@@ -170,7 +170,7 @@ impl Drop for Tasks {
 /// What a lookup is made of.
 struct LookUp {
     key: crate::protocol::key::KeyDigest,
-    name: Box<OperationKey>,
+    name: Arc<OperationKey>,
     route: usize,
     park: ParkId,
     attempt: AttemptId,

@@ -35,7 +35,7 @@ pub(crate) trait Base {
 /// One thing to write down.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Note {
-    Admission { key: KeyDigest, name: Option<Box<OperationKey>>, attempt: AttemptId, admission: Box<Admission> },
+    Admission { key: KeyDigest, name: Option<Arc<OperationKey>>, attempt: AttemptId, admission: Box<Admission> },
     Fact { key: KeyDigest, attempt: AttemptId, fact: Fact },
     Doubt { key: KeyDigest, attempt: AttemptId, doubt: Doubt },
     Verdict { key: KeyDigest, verdict: Box<Verdict> },

@@ -94,7 +94,7 @@ fn everything(fixture: &Fixture) -> Arc<Known> {
 fn every_kind_of_note_is_there_after_a_kill(kind: Kind) {
     let mut fixture = Fixture::new(kind);
     let before = everything(&fixture);
-    assert_eq!(before.key, Some(name("a")));
+    assert_eq!(before.key.as_deref(), Some(&name("a")));
     assert_eq!(before.receipt.admissions().len(), 2);
     assert_eq!((before.parks.len(), before.ends.len(), before.held.len()), (2, 1, 1));
     for stop in [Stop::Killed, Stop::Clean] {

@@ -432,7 +432,7 @@ fn large_notes_side_by_side_come_back(root: &Path) {
     let entry = |i: usize| match admit("a", 1, Revision(0)) {
         Entry::Admit { seen, attempt, admission, within, .. } => {
             let name = name(i);
-            Entry::Admit { key: name.digest(), name: Some(Box::new(name)), seen, attempt, admission, within }
+            Entry::Admit { key: name.digest(), name: Some(Arc::new(name)), seen, attempt, admission, within }
         }
         _ => unreachable!(),
     };
@@ -444,7 +444,7 @@ fn large_notes_side_by_side_come_back(root: &Path) {
     let store = SledStore::open(&options).expect("opens");
     for i in 0..400 {
         let known = store.load(&[name(i).digest()]).expect("reads").remove(0);
-        assert_eq!(known.key, Some(name(i)));
+        assert_eq!(known.key.as_deref(), Some(&name(i)));
     }
 }
 

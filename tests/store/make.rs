@@ -49,7 +49,7 @@ pub(crate) fn admission(offset: i64) -> Admission {
 pub(crate) fn admit(id: &str, number: u32, seen: Revision) -> Entry {
     Entry::Admit {
         key: key(id),
-        name: Some(Box::new(name(id))),
+        name: Some(Arc::new(name(id))),
         seen,
         attempt: attempt(number),
         admission: Box::new(admission(7)),

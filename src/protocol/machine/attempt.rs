@@ -114,7 +114,7 @@ impl Machine {
             key_generation: generation(&known.receipt, policy.fresh_key_after_no_effect),
             correlation: subject.correlation.clone(),
         });
-        let name = Some(Box::new((*subject.name).clone()));
+        let name = Some(subject.name.clone());
         let entry = Entry::Admit { key: subject.key, name, seen, attempt, admission, within: rerun };
         self.append(entry, Then::Admitted(id, (subject.key, attempt)));
         self.set_phase(id, Phase::Admitting(attempt));

@@ -138,7 +138,7 @@ impl Machine {
             entry.busy = Busy::Looking;
             entry.asked = key_generation;
         }
-        actions.push(Action::LookUp { key, name: Box::new(name), route, park: park.clone(), attempt, key_generation });
+        actions.push(Action::LookUp { key, name, route, park: park.clone(), attempt, key_generation });
         true
     }
 

@@ -318,7 +318,7 @@ pub enum Action {
         /// The operation.
         key: KeyDigest,
         /// Its full key.
-        name: Box<OperationKey>,
+        name: Arc<OperationKey>,
         /// Its route.
         route: usize,
         /// The note whose record the lookup's arguments come from.

@@ -212,7 +212,7 @@ fn short(key: &KeyDigest) -> u64 {
 
 #[derive(Serialize)]
 struct PackedRef<'a> {
-    key: &'a Option<OperationKey>,
+    key: &'a Option<Arc<OperationKey>>,
     receipt: &'a Receipt,
     parks: &'a BTreeMap<ParkId, Arc<Park>>,
     ends: &'a BTreeMap<ParkId, End>,
@@ -221,7 +221,7 @@ struct PackedRef<'a> {
 
 #[derive(Deserialize)]
 struct Packed {
-    key: Option<OperationKey>,
+    key: Option<Arc<OperationKey>>,
     receipt: Receipt,
     parks: BTreeMap<ParkId, Arc<Park>>,
     ends: BTreeMap<ParkId, End>,

@@ -202,7 +202,7 @@ impl From<Damage> for Broken {
 pub(super) fn add(known: &mut Known, note: NoteKey, body: &[u8], topics: &Topics, parks: &dyn Parks) -> Result<(), Broken> {
     match note {
         NoteKey::Admission(attempt) => {
-            let (name, admission): (Option<OperationKey>, Admission) = format::read(body)?;
+            let (name, admission): (Option<Arc<OperationKey>>, Admission) = format::read(body)?;
             known.key = known.key.take().or(name);
             known.receipt.admit(attempt, admission);
         }
