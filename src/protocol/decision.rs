@@ -81,6 +81,13 @@ pub fn decide_slot(slot: &SlotNotes, record: RecordDigest, position: Position) -
     }
 }
 
+/// Whether a delivery is answered by its receipt for good: nothing that becomes known later takes *applied* back, so that this may be
+/// asked ahead of the machine, on what the store knew then.
+#[must_use]
+pub fn is_answered(arrival: &Arrival<'_>) -> bool {
+    decide(arrival) == Decision::Settled && arrival.known.receipt.applied().is_some()
+}
+
 /// Decides about a delivery: the first row of DESIGN 3 that fits.
 #[must_use]
 pub fn decide(arrival: &Arrival<'_>) -> Decision {

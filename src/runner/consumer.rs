@@ -236,7 +236,7 @@ impl ConsumerThread {
             self.credits.took(*assignment, &credit);
             observe::records_fetched(&partition.topic, batch.len());
             match self.intake.deliveries(partition, batch) {
-                Ok(deliveries) => context.tell(Inbox::Arrived(*assignment, deliveries)),
+                Ok(deliveries) => context.tell(Inbox::Arrived { assignment: *assignment, deliveries, bytes: credit.bytes() }),
                 Err(error) => context.fail(Error::Store(error)),
             }
         }

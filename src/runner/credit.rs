@@ -41,6 +41,11 @@ impl Credit {
         self.records < self.records_left && self.bytes < self.bytes_left
     }
 
+    /// Bytes taken in this round.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn take(&mut self, bytes: u64) {
         self.records += 1;
         self.bytes += bytes;

@@ -5,7 +5,7 @@ use super::{
     clock::Clock,
     credit::Credits,
     inbox::{Command, Commands, Inbox, Opened, Ownership},
-    intake::Intake,
+    intake::{Intake, replies},
     observe,
     operator::Pending,
     perform::Tasks,
@@ -15,7 +15,7 @@ use crate::{
     handler::Routes,
     protocol::{
         key::KeyDigest,
-        machine::{Action, Assignment, Event, Limits, Machine, Replies, Route},
+        machine::{Action, Assignment, Event, Limits, Machine, Route},
         time::{Monotonic, UnixMillis},
     },
     store::{Partition, PreviousStop, ReceiptStore, Which},
@@ -186,10 +186,10 @@ impl Engine {
                 self.revoked(&assignments, ownership, done, actions);
                 return None;
             }
-            Inbox::Arrived(assignment, deliveries) => {
+            Inbox::Arrived { assignment, deliveries, bytes } => {
                 if let Some(here) = self.here.get_mut(&assignment.partition).filter(|here| here.assignment == assignment) {
                     here.records += deliveries.len();
-                    here.bytes += deliveries.iter().map(|delivery| delivery.payload.bytes()).sum::<u64>();
+                    here.bytes += bytes;
                 }
                 Event::Arrived { assignment, deliveries }
             }
@@ -377,7 +377,7 @@ fn routes(routes: &Routes) -> Vec<Route> {
     let route = |plan: &crate::handler::RoutePlan| Route {
         names: std::iter::once(plan.name).chain(plan.formerly().iter().copied()).map(String::from).collect(),
         policy: plan.policy.clone(),
-        replies: if plan.has_reply() { Replies::Hook } else { Replies::None },
+        replies: replies(plan),
     };
     routes.operations().iter().map(route).collect()
 }

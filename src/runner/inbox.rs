@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 pub(super) enum Inbox {
     /// Partitions are ours and will be read.
     Assigned(Vec<Opened>),
-    /// Records came.
-    Arrived(Assignment, Vec<Delivery>),
+    /// Records came, and the bytes that they were counted with.
+    Arrived { assignment: Assignment, deliveries: Vec<Delivery>, bytes: u64 },
     /// Partitions are to be given back; answer when they are drained and committed.
     Revoked { assignments: Vec<Assignment>, ownership: Ownership, done: mpsc::SyncSender<()> },
     /// The broker confirmed a commit.

@@ -2,9 +2,9 @@
 //! consumer thread, a batch at a time, so that a repeat costs no hop.
 
 use crate::{
-    handler::{Identified, Record, Routes},
+    handler::{Identified, Record, RoutePlan, Routes},
     protocol::{
-        machine::{Content, DeadLetterReason, Delivery, Lane, Subject},
+        machine::{Arrived, Content, DeadLetterReason, Delivery, Lane, Replies, Subject},
         note::Slot,
         park::Payload,
         policy::Lanes,
@@ -18,12 +18,15 @@ pub(super) struct Intake {
     routes: Arc<Routes>,
     store: Arc<dyn ReceiptStore>,
     lanes: BTreeMap<String, Lanes>,
+    /// By route.
+    replies: Vec<Replies>,
 }
 
 impl Intake {
     pub(super) fn new(routes: Arc<Routes>, store: Arc<dyn ReceiptStore>) -> Self {
         let lanes = routes.topics().map(|(topic, lanes)| (topic.to_string(), lanes)).collect();
-        Self { routes, store, lanes }
+        let replies = routes.operations().iter().map(replies).collect();
+        Self { routes, store, lanes, replies }
     }
 
     pub(super) fn topics(&self) -> Vec<String> {
@@ -41,8 +44,12 @@ impl Intake {
         for ((offset, payload), notes) in batch.into_iter().zip(notes) {
             let payload = Arc::new(payload);
             let content = self.content(&partition.topic, &payload)?;
+            if let Some(answered) = Delivery::answered(offset, &notes, &content, |route| self.replies[route]) {
+                deliveries.push(answered);
+                continue;
+            }
             let lane = self.lane(&partition.topic, &payload, offset);
-            deliveries.push(Delivery { offset, lane, record: payload.digest(), payload, notes, content });
+            deliveries.push(Delivery::Record(Box::new(Arrived { offset, lane, record: payload.digest(), payload, notes, content })));
         }
         Ok(deliveries)
     }
@@ -79,4 +86,9 @@ impl Intake {
             (Lanes::Unordered, _) | (Lanes::Key, None) => Lane::Own(offset),
         }
     }
+}
+
+/// Whether a route hands its operations' answers on.
+pub(super) fn replies(plan: &RoutePlan) -> Replies {
+    if plan.has_reply() { Replies::Hook } else { Replies::None }
 }

@@ -6,8 +6,8 @@ use receipted::protocol::{
     key::{Alphabet, KeyDigest, OperationKey},
     known::{Answer, Entry, Judgement, Known},
     machine::{
-        Action, Assignment, AttemptKey, Content, DeadLetterReason, Delivery, Event, Lane, Limits, Machine, Replies, Route, Subject, Ticket,
-        WorkId,
+        Action, Arrived, Assignment, AttemptKey, Content, DeadLetterReason, Delivery, Event, Lane, Limits, Machine, Replies, Route,
+        Subject, Ticket, WorkId,
     },
     note::{Applied, AttemptId, DoubtReason, Slot},
     outcome::{Finding, Outcome},
@@ -392,7 +392,10 @@ impl World {
                 );
                 let slot = Slot { topic: "t".into(), partition: 0, offset };
                 let (record, notes) = (payload.digest(), self.notes(&slot));
-                Delivery { offset, lane: Lane::Key(row.lane), payload: Arc::new(payload), record, notes, content }
+                Delivery::answered(offset, &notes, &content, |_| Replies::None).unwrap_or_else(|| {
+                    let (lane, payload) = (Lane::Key(row.lane), Arc::new(payload));
+                    Delivery::Record(Box::new(Arrived { offset, lane, payload, record, notes, content }))
+                })
             })
             .collect();
         self.delivered = i64::try_from(to).unwrap();

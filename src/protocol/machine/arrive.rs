@@ -4,7 +4,7 @@ use super::{
     Action, KeyEntry, Machine, Tally, WorkId,
     partition::{Gate, Partition},
     types::{Leave, Replay, SECOND, StartKind, Then, Timer},
-    work::{Assignment, Content, DeadLetterReason, Delivery, Phase, Source, Work},
+    work::{Arrived, Assignment, Content, DeadLetterReason, Delivery, Phase, Source, Work},
 };
 use crate::protocol::{
     decision::{Arrival, Decision, Position, Running, decide, decide_slot},
@@ -25,16 +25,21 @@ impl Machine {
 
     pub(super) fn arrived(&mut self, assignment: Assignment, deliveries: Vec<Delivery>, actions: &mut Vec<Action>) {
         let Some(partition) = self.open(assignment) else {
-            let route = |content: &Content| if let Content::Operation(subject) = content { Some(subject.route) } else { None };
-            return deliveries.iter().for_each(|d| self.tally(Tally::Outcome(assignment.partition, route(&d.content), "returned")));
+            return deliveries.iter().for_each(|d| self.tally(Tally::Outcome(assignment.partition, d.route(), "returned")));
         };
         let (topic, number) = (partition.topic.clone(), partition.number);
         for delivery in deliveries {
             let Some(partition) = self.open(assignment) else { return };
-            partition.watermark.arrived(delivery.offset);
-            let position = partition.position(delivery.offset);
-            let slot = Slot { topic: topic.clone(), partition: number, offset: delivery.offset };
-            let Delivery { offset, lane, payload, record, notes, content } = delivery;
+            partition.watermark.arrived(delivery.offset());
+            let Arrived { offset, lane, payload, record, notes, content } = match delivery {
+                Delivery::Record(arrived) => *arrived,
+                Delivery::Answered { offset, route } => {
+                    self.pass_answered(assignment, offset, route);
+                    continue;
+                }
+            };
+            let position = partition.position(offset);
+            let slot = Slot { topic: topic.clone(), partition: number, offset };
             let mut work = Work::new(Source::Slot(assignment), slot, lane, payload, record, notes);
             match content {
                 Content::Skip => self.pass(assignment, offset, None, "skipped"),
@@ -108,9 +113,13 @@ impl Machine {
             return false;
         }
         let route = subject.route;
-        self.tally(Tally::Suppressed("settled"));
-        self.pass(assignment, work.slot.offset, Some(route), "suppressed");
+        self.pass_answered(assignment, work.slot.offset, route);
         true
+    }
+
+    fn pass_answered(&mut self, assignment: Assignment, offset: i64, route: usize) {
+        self.tally(Tally::Suppressed("settled"));
+        self.pass(assignment, offset, Some(route), "suppressed");
     }
 
     /// Completes a slot that needs no note of its own.

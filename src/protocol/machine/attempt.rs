@@ -133,12 +133,12 @@ impl Machine {
         };
         let (kind, slot) = (work.kind, work.slot.clone());
         let policy = &self.routes[subject.route].policy;
-        let (deadline, dropped) = (now.monotonic.after(policy.time_limit), now.monotonic.after(policy.detached_max));
+        let bounds = [(policy.time_limit, Timer::Deadline(attempt)), (policy.detached_max, Timer::Detached(attempt))];
+        let bounds = bounds.map(|(bound, timer)| (now.monotonic.after(bound), timer));
+        self.timers.extend(bounds.iter().cloned());
         let tenant: Arc<str> = subject.name.tenant().into();
-        let life = Life { state: Future::Alive, tenant, route: subject.route, work: Some(id), deposed: false };
+        let life = Life { state: Future::Alive, tenant, route: subject.route, work: Some(id), deposed: false, bounds };
         self.futures.started(attempt, life);
-        self.timer(deadline, Timer::Deadline(attempt));
-        self.timer(dropped, Timer::Detached(attempt));
         self.tally(Tally::Started(kind));
         self.set_phase(id, Phase::Running(number));
         actions.push(Action::Start { work: id, attempt, slot });
@@ -173,6 +173,9 @@ impl Machine {
         let Some(life) = self.futures.get_mut(&attempt) else { return };
         let (work, tenant, route) = (life.work.take(), life.tenant.clone(), life.route);
         let relation = if life.deposed { "deposed" } else { "after_timeout" };
+        for bound in &life.bounds {
+            self.timers.remove(bound);
+        }
         let fact = outcome.fact();
         life.state = if fact.is_some() { Future::FactPending } else { Future::EndedAt(now.monotonic) };
         if let Some(fact) = &fact {

@@ -1,6 +1,6 @@
 //! Owns what this process knows of the futures that it started: which live, which have passed their deadline, which ended and when.
 
-use super::work::WorkId;
+use super::{types::Timer, work::WorkId};
 use crate::protocol::{doubt::Future, key::KeyDigest, note::AttemptId, time::Monotonic};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,6 +17,8 @@ pub(super) struct Life {
     pub(super) work: Option<WorkId>,
     /// Whether the partition was taken away while it ran.
     pub(super) deposed: bool,
+    /// When its attempt is in doubt, and when it is dropped.
+    pub(super) bounds: [(Monotonic, Timer); 2],
 }
 
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ mod work;
 
 pub use futures::AttemptKey;
 pub use types::{Action, Event, Limits, Replay, Replies, Route, StartKind, Tally, Ticket};
-pub use work::{Assignment, Content, DeadLetterReason, Delivery, Lane, Source, Subject, WorkId};
+pub use work::{Arrived, Assignment, Content, DeadLetterReason, Delivery, Lane, Source, Subject, WorkId};
 
 use self::{
     doubtful::Doubtful,

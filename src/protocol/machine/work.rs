@@ -1,7 +1,8 @@
 //! Owns the unit that the machine carries: one record with its operation, and the phase that it is in.
 
-use super::types::{Replay, StartKind};
+use super::types::{Replay, Replies, StartKind};
 use crate::protocol::{
+    decision::{Arrival, Position, Running, is_answered},
     fingerprint::Fingerprint,
     key::{KeyDigest, OperationKey},
     known::{Known, Revision},
@@ -35,9 +36,24 @@ pub enum Lane {
     Partition,
 }
 
-/// One arrival of a record, with what the driver looked up for it.
+/// One arrival of a record.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub enum Delivery {
+    /// Of an operation that is applied, and stays so whatever else becomes known ([`is_answered`](crate::protocol::decision::is_answered)),
+    /// on a route that hands no answers on: its slot is complete as it arrives.
+    Answered {
+        /// Its offset.
+        offset: i64,
+        /// The index of its route.
+        route: usize,
+    },
+    /// Any other: the machine decides.
+    Record(Box<Arrived>),
+}
+
+/// A record that has arrived, with what the driver looked up for it.
+#[derive(Debug, Clone)]
+pub struct Arrived {
     /// Its offset.
     pub offset: i64,
     /// Its lane.
@@ -50,6 +66,47 @@ pub struct Delivery {
     pub notes: SlotNotes,
     /// What the route made of it.
     pub content: Content,
+}
+
+impl Delivery {
+    /// The short form of an arrival that its operation's receipt answers, in a slot of which nothing is known: the record, its digest
+    /// and its position then decide nothing. None where the machine has to decide.
+    pub fn answered(offset: i64, notes: &SlotNotes, content: &Content, replies: impl Fn(usize) -> Replies) -> Option<Self> {
+        let Content::Operation(subject) = content else { return None };
+        if *notes != SlotNotes::default() || replies(subject.route) == Replies::Hook {
+            return None;
+        }
+        let arrival = Arrival {
+            known: &subject.known,
+            slot: notes,
+            record: RecordDigest([0; 16]),
+            fingerprint: subject.fingerprint,
+            position: Position::Current,
+            running: Running::No,
+        };
+        is_answered(&arrival).then_some(Self::Answered { offset, route: subject.route })
+    }
+
+    /// Its offset.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        match self {
+            Self::Answered { offset, .. } => *offset,
+            Self::Record(arrived) => arrived.offset,
+        }
+    }
+
+    /// The index of its route, where it has one.
+    #[must_use]
+    pub fn route(&self) -> Option<usize> {
+        match self {
+            Self::Answered { route, .. } => Some(*route),
+            Self::Record(arrived) => match &arrived.content {
+                Content::Operation(subject) => Some(subject.route),
+                Content::Skip | Content::DeadLetter(..) => None,
+            },
+        }
+    }
 }
 
 /// What the route made of a record.
