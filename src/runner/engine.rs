@@ -146,6 +146,15 @@ impl Engine {
                 }
                 () = tokio::time::sleep_until(timer) => Event::Tick,
             };
+            if !inbox.is_empty() && inbox.len() < TURN_MAX {
+                // What is ready to run runs once, and what it says shares this turn, its batch and its sync.
+                tokio::task::yield_now().await;
+                while inbox.len() < TURN_MAX
+                    && let Ok(told) = incoming.try_recv()
+                {
+                    inbox.push(told);
+                }
+            }
             for told in inbox.drain(..) {
                 if let Some(ended) = self.take(told, &mut actions) {
                     return ended;

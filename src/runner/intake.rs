@@ -72,7 +72,7 @@ impl Intake {
         let at = loaded.iter().position(|known| known.receipt.state() != State::New).unwrap_or(0);
         let ((key, name), known) = (names.swap_remove(at), loaded[at].clone());
         let (route, fingerprint, correlation) = (identity.route, identity.fingerprint, identity.correlation);
-        Ok(Content::Operation(Box::new(Subject { key, name, route, fingerprint, correlation, known })))
+        Ok(Content::Operation(Arc::new(Subject { key, name, route, fingerprint, correlation, known })))
     }
 
     fn lane(&self, topic: &str, payload: &Payload, offset: i64) -> Lane {

@@ -279,7 +279,7 @@ impl World {
             }
             Action::Unpark { key, park } => {
                 let (payload, offset) = self.disk.payloads[&park].clone();
-                let subject = Box::new(self.subject(offset).expect("parked with an operation"));
+                let subject = Arc::new(self.subject(offset).expect("parked with an operation"));
                 assert_eq!(subject.key, key);
                 let record = payload.digest();
                 return Some(Event::Unparked { slot: park.slot.clone(), park, payload: Arc::new(payload), record, subject });
@@ -388,7 +388,7 @@ impl World {
                 let payload = Payload { value: Some(format!("{row:?}").into_bytes()), ..Payload::default() };
                 let content = self.subject(at).map_or_else(
                     || Content::DeadLetter(DeadLetterReason::NoKey, "no key".into()),
-                    |subject| Content::Operation(Box::new(subject)),
+                    |subject| Content::Operation(Arc::new(subject)),
                 );
                 let slot = Slot { topic: "t".into(), partition: 0, offset };
                 let (record, notes) = (payload.digest(), self.notes(&slot));

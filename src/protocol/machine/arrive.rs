@@ -94,7 +94,7 @@ impl Machine {
     /// became of that, and not on what was known when both arrived.
     pub(super) fn carry(&mut self, id: WorkId, work: Work) {
         if let Some(subject) = &work.subject {
-            let entry = self.keys.entry(subject.key).or_insert_with(|| KeyEntry::new(subject.known.clone()));
+            let entry = self.keys.get_or_insert_with(subject.key, || KeyEntry::new(subject.known.clone()));
             entry.known = newer(&entry.known, &subject.known).clone();
             entry.carried += 1;
         }

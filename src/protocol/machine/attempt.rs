@@ -133,11 +133,10 @@ impl Machine {
         };
         let (kind, slot) = (work.kind, work.slot.clone());
         let policy = &self.routes[subject.route].policy;
-        let bounds = [(policy.time_limit, Timer::Deadline(attempt)), (policy.detached_max, Timer::Detached(attempt))];
-        let bounds = bounds.map(|(bound, timer)| (now.monotonic.after(bound), timer));
-        self.timers.extend(bounds.iter().cloned());
-        let tenant: Arc<str> = subject.name.tenant().into();
-        let life = Life { state: Future::Alive, tenant, route: subject.route, work: Some(id), deposed: false, bounds };
+        let due = (now.monotonic.after(policy.time_limit), Timer::Deadline(attempt));
+        let (tenant, dropped) = (subject.name.tenant().into(), now.monotonic.after(policy.detached_max));
+        self.timers.insert(due.clone());
+        let life = Life { state: Future::Alive, tenant, route: subject.route, work: Some(id), deposed: false, due, dropped };
         self.futures.started(attempt, life);
         self.tally(Tally::Started(kind));
         self.set_phase(id, Phase::Running(number));
@@ -173,9 +172,7 @@ impl Machine {
         let Some(life) = self.futures.get_mut(&attempt) else { return };
         let (work, tenant, route) = (life.work.take(), life.tenant.clone(), life.route);
         let relation = if life.deposed { "deposed" } else { "after_timeout" };
-        for bound in &life.bounds {
-            self.timers.remove(bound);
-        }
+        self.timers.remove(&life.due);
         let fact = outcome.fact();
         life.state = if fact.is_some() { Future::FactPending } else { Future::EndedAt(now.monotonic) };
         if let Some(fact) = &fact {
@@ -214,6 +211,8 @@ impl Machine {
             return;
         }
         let work = life.work.take();
+        life.due = (life.dropped, Timer::Detached(attempt));
+        self.timers.insert(life.due.clone());
         if work.is_some() {
             self.tally(Tally::Finished(DoubtReason::Timeout.label()));
         }

@@ -157,7 +157,7 @@ impl Machine {
         actions.push(Action::Unpark { key, park });
     }
 
-    pub(super) fn unparked(&mut self, park: ParkId, slot: Slot, payload: Arc<Payload>, record: RecordDigest, subject: Box<Subject>) {
+    pub(super) fn unparked(&mut self, park: ParkId, slot: Slot, payload: Arc<Payload>, record: RecordDigest, subject: Arc<Subject>) {
         if let Some(entry) = self.doubtful.get_mut(&subject.key) {
             entry.busy = Busy::No;
         }

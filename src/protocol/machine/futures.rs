@@ -1,8 +1,8 @@
 //! Owns what this process knows of the futures that it started: which live, which have passed their deadline, which ended and when.
 
-use super::{types::Timer, work::WorkId};
+use super::{table::Table, types::Timer, work::WorkId};
 use crate::protocol::{doubt::Future, key::KeyDigest, note::AttemptId, time::Monotonic};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// An attempt by its operation.
 pub type AttemptKey = (KeyDigest, AttemptId);
@@ -17,12 +17,14 @@ pub(super) struct Life {
     pub(super) work: Option<WorkId>,
     /// Whether the partition was taken away while it ran.
     pub(super) deposed: bool,
-    /// When its attempt is in doubt, and when it is dropped.
-    pub(super) bounds: [(Monotonic, Timer); 2],
+    /// What is due next: its attempt's deadline, then the end of its life detached.
+    pub(super) due: (Monotonic, Timer),
+    /// When it is dropped.
+    pub(super) dropped: Monotonic,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Futures(BTreeMap<AttemptKey, Life>);
+pub(super) struct Futures(Table<AttemptKey, Life>);
 
 impl Futures {
     pub(super) fn started(&mut self, attempt: AttemptKey, life: Life) {
@@ -45,6 +47,6 @@ impl Futures {
 
     /// Futures that live, or whose facts are not durable.
     pub(super) fn alive(&self) -> usize {
-        self.0.values().filter(|life| !matches!(life.state, Future::EndedAt(_))).count()
+        self.0.count(|life| !matches!(life.state, Future::EndedAt(_)))
     }
 }

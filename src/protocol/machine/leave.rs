@@ -350,8 +350,7 @@ impl Machine {
     pub(super) fn store_full(&mut self, reason: Option<String>) {
         self.store_full = reason;
         if self.store_full.is_none() {
-            let blocked = self.works.iter().filter(|(_, work)| work.phase == Phase::Blocked).map(|(id, _)| *id);
-            self.ready.extend(blocked.collect::<Vec<_>>());
+            self.ready.extend(self.works.names(|work| work.phase == Phase::Blocked));
         }
     }
 

@@ -12,6 +12,7 @@ mod futures;
 mod leave;
 mod partition;
 mod permits;
+mod table;
 mod types;
 mod waiting;
 mod work;
@@ -25,6 +26,7 @@ use self::{
     futures::Futures,
     partition::{Gate, Partition},
     permits::Permits,
+    table::Table,
     types::{Then, Timer},
     work::Work,
 };
@@ -61,9 +63,9 @@ pub struct Machine {
     limits: Limits,
     routes: Vec<Route>,
     partitions: BTreeMap<usize, Partition>,
-    works: BTreeMap<WorkId, Work>,
+    works: Table<WorkId, Work>,
     next_work: u64,
-    keys: BTreeMap<KeyDigest, KeyEntry>,
+    keys: Table<KeyDigest, KeyEntry>,
     permits: Permits,
     futures: Futures,
     doubtful: BTreeMap<KeyDigest, Doubtful>,
@@ -95,9 +97,9 @@ impl Machine {
             limits,
             routes,
             partitions: BTreeMap::new(),
-            works: BTreeMap::new(),
+            works: Table::default(),
             next_work: 0,
-            keys: BTreeMap::new(),
+            keys: Table::default(),
             permits,
             futures: Futures::default(),
             doubtful: BTreeMap::new(),
@@ -296,6 +298,10 @@ impl Machine {
 
     /// Counts the operation towards its route's bound of unresolved ones, or no longer.
     fn weigh(&mut self, key: KeyDigest, known: &Known) {
+        if known.receipt.doubts().is_empty() {
+            // Nothing of it was ever unresolved: the way of nearly every operation.
+            return;
+        }
         let Some(route) = self.route_of(known) else { return };
         let unresolved = self.unresolved.entry(route).or_default();
         let changed = if known.receipt.unresolved().is_empty() { unresolved.remove(&key) } else { unresolved.insert(key) };

@@ -149,7 +149,7 @@ pub enum Event {
         /// Its digest.
         record: RecordDigest,
         /// The operation that its route makes of it.
-        subject: Box<Subject>,
+        subject: Arc<Subject>,
     },
     /// Answers [`Action::Unpark`] when the record no longer has this operation, or cannot be read: it is left to a person.
     NotUnparked {
@@ -250,7 +250,7 @@ pub enum Action {
         /// The record.
         payload: Arc<Payload>,
         /// The operation.
-        subject: Box<Subject>,
+        subject: Arc<Subject>,
     },
     /// Drop the arguments that were kept: the attempt does not run.
     Forget {
@@ -284,7 +284,7 @@ pub enum Action {
         /// The record.
         payload: Arc<Payload>,
         /// The operation, where it has one.
-        subject: Option<Box<Subject>>,
+        subject: Option<Arc<Subject>>,
         /// What is known of the operation.
         receipt: Box<Receipt>,
     },
@@ -295,7 +295,7 @@ pub enum Action {
         /// What is known.
         receipt: Box<Receipt>,
         /// The operation.
-        subject: Box<Subject>,
+        subject: Arc<Subject>,
         /// The record is a repeat.
         replay: Replay,
         /// The record.

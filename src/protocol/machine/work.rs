@@ -117,7 +117,7 @@ pub enum Content {
     /// No valid key, undecodable, or a type that goes to the dead-letter topic.
     DeadLetter(DeadLetterReason, String),
     /// It carries an operation.
-    Operation(Box<Subject>),
+    Operation(Arc<Subject>),
 }
 
 /// Why a record goes to the dead-letter topic.
@@ -228,7 +228,7 @@ pub(super) struct Work {
     pub(super) payload: Arc<Payload>,
     pub(super) record: RecordDigest,
     pub(super) notes: SlotNotes,
-    pub(super) subject: Option<Box<Subject>>,
+    pub(super) subject: Option<Arc<Subject>>,
     pub(super) phase: Phase,
     /// Text for people: why it is parked or dead-lettered.
     pub(super) detail: String,
