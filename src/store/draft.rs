@@ -1,7 +1,7 @@
 //! Owns the writer's pure logic: what a group of batches adds to a store, and the answer to each entry. Both stores use it, so that
 //! they judge, count and list alike. It writes nothing.
 
-use super::{Answer, Batch, Error, Marks, Partition, index::Index};
+use super::{Answer, Batch, Error, Marks, Partition, digest_map::DigestMap, index::Index};
 use crate::protocol::{
     change::{Incident, Total, Totals, changes},
     key::{KeyDigest, OperationKey},
@@ -10,10 +10,7 @@ use crate::protocol::{
     park::{Closing, End, EndKind, Openness, Park, ParkId, Payload, RecordDigest, SlotNotes},
     time::UnixMillis,
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Bytes of text in a fact, doubt, verdict or park note, at most: sixteen of them fit into a page.
 const NOTE_BYTES_MAX: u64 = 6 * 1024;
@@ -41,7 +38,7 @@ pub(crate) enum Note {
     Verdict { key: KeyDigest, verdict: Box<Verdict> },
     Park { id: ParkId, park: Arc<Park>, payload: Arc<Payload> },
     Held { key: KeyDigest, park: ParkId, slot: Slot, record: RecordDigest },
-    End { park: ParkId, end: End },
+    End { key: Option<KeyDigest>, park: ParkId, end: End },
     Closed { slot: Slot, closing: Closing, record: RecordDigest },
     Marks(Partition, Marks),
     Total(Total, u64),
@@ -67,7 +64,7 @@ pub(crate) struct Group {
 pub(crate) struct Draft<'a> {
     base: &'a dyn Base,
     now: UnixMillis,
-    overlay: HashMap<KeyDigest, (Arc<Known>, Arc<Known>)>,
+    overlay: DigestMap<(Arc<Known>, Arc<Known>)>,
     /// Park notes without an operation, as if their slot were one.
     orphans: BTreeMap<Slot, Arc<Known>>,
     group: Group,
@@ -82,7 +79,7 @@ enum Subject {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(base: &'a dyn Base, now: UnixMillis) -> Self {
-        Self { base, now, overlay: HashMap::new(), orphans: BTreeMap::new(), group: Group::default() }
+        Self { base, now, overlay: DigestMap::default(), orphans: BTreeMap::new(), group: Group::default() }
     }
 
     /// Judges a batch on what the batches before it left. An error leaves the draft as it was.
@@ -229,7 +226,8 @@ impl<'a> Draft<'a> {
 
     /// A park note ends; a dead letter or discard closes its slot and those of the repeats that it held.
     fn end(&mut self, id: &ParkId, end: &End, after: &Known) {
-        self.group.notes.push(Note::End { park: id.clone(), end: end.clone() });
+        let key = after.parks.get(id).and_then(|park| park.key);
+        self.group.notes.push(Note::End { key, park: id.clone(), end: end.clone() });
         self.group.ended.push(id.clone());
         let mut notes = self.slot(&id.slot);
         if let Some((newest, _, openness)) = &mut notes.parked

@@ -239,6 +239,12 @@ impl Index {
     }
 }
 
+/// Whether an operation is in any listing.
+#[cfg(feature = "sled")]
+pub(crate) fn is_listed(known: &Known) -> bool {
+    listings(known).into_iter().any(|(_, is)| is)
+}
+
 /// Which listings an operation is in. Every settled operation passes here twice, so that nothing is computed twice.
 fn listings(known: &Known) -> [(Which, bool); 6] {
     let applied = known.receipt.applied().is_some();

@@ -13,6 +13,7 @@
 //! 6. **Group commit.** What arrives while one sync runs goes into the next. No waiting window.
 //! 7. **A failed sync is final.** The store answers every later call with an error, and the process should end.
 
+mod digest_map;
 mod draft;
 mod index;
 pub mod memory;

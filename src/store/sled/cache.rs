@@ -1,55 +1,34 @@
-//! Owns the operations that are answered without the disk: those that a running group touches (as they were before it), the ones
-//! used lately, and the certainty that a key was never seen. It holds durable states only.
+//! Owns the operations that are answered without the disk: the ones used lately, and the certainty that a key was never seen; and where
+//! the notes of the others are. It holds what is durable and nothing else.
 
-use crate::protocol::{
-    key::{KeyDigest, OperationKey},
-    known::Known,
-    note::Slot,
-    park::{End, Park, ParkId, RecordDigest},
-    receipt::Receipt,
+use super::places::{Places, SHARDS, shard_of, short};
+use crate::{
+    protocol::{
+        key::{KeyDigest, OperationKey},
+        known::Known,
+        note::Slot,
+        park::{End, Park, ParkId, RecordDigest},
+        receipt::Receipt,
+    },
+    store::digest_map::DigestMap,
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    hash::{BuildHasherDefault, Hasher},
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-const SHARDS: usize = 64;
 /// What an entry costs beside its packed bytes: its key twice, its place in map and ring.
 const ENTRY_BYTES: usize = 128;
 /// What an unpacked operation is taken to weigh: its maps allocate whole nodes.
 const LIVE_BYTES: usize = 4096;
 
-/// Keys are digests: their bytes are as good as any hash of them.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct DigestHasher(u64);
-
-type Build = BuildHasherDefault<DigestHasher>;
-
-impl Hasher for DigestHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(chunk) = bytes.first_chunk() {
-            self.0 = u64::from_be_bytes(*chunk);
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = word;
-    }
-
-    fn write_usize(&mut self, _length: usize) {}
-}
-
 /// Operations in memory.
 pub(super) struct Cache {
+    /// By the highest bits of the digest.
     shards: Vec<RwLock<Shard>>,
     shard_bytes_max: usize,
     nothing: Arc<Known>,
@@ -57,16 +36,11 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct Shard {
-    /// As they were before the running group.
-    pinned: HashMap<KeyDigest, Arc<Known>, Build>,
-    kept: HashMap<KeyDigest, Kept, Build>,
+    kept: DigestMap<Kept>,
     /// Kept keys in the order in which they are looked at for eviction.
     ring: VecDeque<KeyDigest>,
-    /// Eight bytes of every key that has an entry: about 20 bytes of memory a receipt.
-    seen: HashSet<u64, Build>,
+    places: Places,
     bytes: usize,
-    /// Raised with every pin, so that a reader knows whether what it read may be half of a group.
-    pins: u64,
 }
 
 struct Kept {
@@ -78,71 +52,68 @@ struct Kept {
 /// Settled operations are kept packed: ten times as many fit.
 enum Form {
     Live(Arc<Known>),
-    Packed(Box<[u8]>),
+    Packed(Vec<u8>),
 }
 
 /// What memory says about a key.
 pub(super) enum Found {
     /// This is its durable state.
     Known(Arc<Known>),
-    /// Only the disk can tell. With the number to give to [`Cache::keep`].
-    Ask(u64),
-}
-
-/// What became of a state that was read from disk.
-pub(super) enum Read {
-    /// It is durable; or this one is.
-    Sound(Arc<Known>),
-    /// A group ran meanwhile, and it may be half of it.
-    Torn,
+    /// Its durable state is what these blocks hold. They are never changed, so that reading them takes no lock.
+    In(Vec<u64>),
 }
 
 impl Cache {
-    pub(super) fn new(bytes_max: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+    /// An empty one that knows these places, one for each shard.
+    pub(super) fn new(bytes_max: usize, places: Vec<Places>) -> Self {
+        let shards = places.into_iter().map(|places| RwLock::new(Shard { places, ..Shard::default() })).collect();
         Self { shards, shard_bytes_max: bytes_max / SHARDS, nothing: Arc::default() }
-    }
-
-    /// Notes at open that a key has entries.
-    pub(super) fn saw(&self, key: &KeyDigest) {
-        self.write(key).seen.insert(short(key));
     }
 
     /// Looks a key up in memory.
     pub(super) fn find(&self, key: &KeyDigest) -> Found {
-        let shard = self.read(key);
-        if let Some(known) = shard.durable(key) {
+        let shard = self.read(shard_of(key));
+        if let Some(known) = shard.kept(key) {
             return Found::Known(known);
         }
-        if shard.seen.contains(&short(key)) { Found::Ask(shard.pins) } else { Found::Known(self.nothing.clone()) }
+        let blocks = shard.places.get(short(key));
+        if blocks.is_empty() { Found::Known(self.nothing.clone()) } else { Found::In(blocks) }
     }
 
-    /// Keeps what was read from disk, if no group touched its shard since [`Self::find`] gave `pins`.
-    pub(super) fn keep(&self, key: &KeyDigest, known: Arc<Known>, pins: u64) -> Read {
-        let mut shard = self.write(key);
-        if let Some(newer) = shard.durable(key) {
-            return Read::Sound(newer);
+    /// Keeps what was read from `blocks`, unless a group added to the operation since [`Self::find`] named them: a group that adds
+    /// to an operation adds a block to its places.
+    pub(super) fn keep(&self, key: &KeyDigest, known: &Arc<Known>, blocks: &[u64]) {
+        let mut shard = self.write(shard_of(key));
+        if !shard.kept.contains_key(key) && shard.places.get(short(key)) == blocks {
+            shard.insert(*key, known, self.shard_bytes_max);
         }
-        if shard.pins != pins {
-            return Read::Torn;
+    }
+
+    /// Shows what a group left, which is durable now. Both lists come back in the order of shards; each shard shows all of it at once.
+    pub(super) fn publish(&self, places: &mut [(KeyDigest, u64)], touched: &mut [(KeyDigest, Arc<Known>, Arc<Known>)]) {
+        places.sort_by_key(|(key, _)| shard_of(key));
+        touched.sort_by_key(|(key, ..)| shard_of(key));
+        let (mut places, mut touched) = (&*places, &*touched);
+        for number in 0..SHARDS {
+            let (own_places, more) = places.split_at(places.partition_point(|(key, _)| shard_of(key) <= number));
+            let (own, rest) = touched.split_at(touched.partition_point(|(key, ..)| shard_of(key) <= number));
+            (places, touched) = (more, rest);
+            if own_places.is_empty() {
+                continue;
+            }
+            let mut shard = self.write(number);
+            for (key, block) in own_places {
+                shard.places.add(short(key), *block);
+            }
+            for (key, _, after) in own {
+                shard.insert(*key, after, self.shard_bytes_max);
+            }
         }
-        shard.insert(*key, &known, self.shard_bytes_max);
-        Read::Sound(known)
     }
 
-    /// Holds the state from before a group, until [`Self::publish`] shows the one after it.
-    pub(super) fn pin(&self, key: &KeyDigest, before: Arc<Known>) {
-        let mut shard = self.write(key);
-        shard.pins += 1;
-        shard.pinned.insert(*key, before);
-    }
-
-    /// Shows the state after a group, which is durable now.
-    pub(super) fn publish(&self, key: &KeyDigest, after: &Arc<Known>) {
-        let mut shard = self.write(key);
-        shard.seen.insert(short(key));
-        shard.insert(*key, after, self.shard_bytes_max);
-        shard.pinned.remove(key);
+    /// Where operations of a shard are: those whose first bytes are not below `from`, ascending, at most `limit`.
+    pub(super) fn places(&self, shard: usize, from: u64, limit: usize) -> Vec<(u64, Vec<u64>)> {
+        self.read(shard).places.from(from, limit)
     }
 
     /// What the kept operations are taken to weigh.
@@ -150,20 +121,17 @@ impl Cache {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes).sum()
     }
 
-    fn read(&self, key: &KeyDigest) -> RwLockReadGuard<'_, Shard> {
-        self.shards[usize::from(key.0[31]) % SHARDS].read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self, shard: usize) -> RwLockReadGuard<'_, Shard> {
+        self.shards[shard].read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, key: &KeyDigest) -> RwLockWriteGuard<'_, Shard> {
-        self.shards[usize::from(key.0[31]) % SHARDS].write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self, shard: usize) -> RwLockWriteGuard<'_, Shard> {
+        self.shards[shard].write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shard {
-    fn durable(&self, key: &KeyDigest) -> Option<Arc<Known>> {
-        if let Some(known) = self.pinned.get(key) {
-            return Some(known.clone());
-        }
+    fn kept(&self, key: &KeyDigest) -> Option<Arc<Known>> {
         let kept = self.kept.get(key)?;
         kept.used.store(true, Ordering::Relaxed);
         match &kept.form {
@@ -174,7 +142,7 @@ impl Shard {
 
     fn insert(&mut self, key: KeyDigest, known: &Arc<Known>, bytes_max: usize) {
         let packed = if known.receipt.state().is_settled() { pack(known) } else { None };
-        let form = packed.map_or_else(|| Form::Live(known.clone()), |packed| Form::Packed(packed.into_boxed_slice()));
+        let form = packed.map_or_else(|| Form::Live(known.clone()), Form::Packed);
         let weight = if let Form::Packed(packed) = &form { packed.len() } else { LIVE_BYTES };
         let bytes = ENTRY_BYTES + weight;
         self.bytes += bytes;
@@ -201,13 +169,6 @@ impl Shard {
             }
         }
     }
-}
-
-/// For the filter and its hash: other bytes than those that choose the shard.
-fn short(key: &KeyDigest) -> u64 {
-    let mut short = [0; 8];
-    short.copy_from_slice(&key.0[..8]);
-    u64::from_be_bytes(short)
 }
 
 #[derive(Serialize)]

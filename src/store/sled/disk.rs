@@ -3,9 +3,11 @@
 
 use super::{
     super::Error,
+    blocks::{self, Packer},
     directory::{Directory, Missing, io},
-    entries::{Broken, Counts, Entries, Parks, StoredPark, add},
-    format::{self, Damage, Key, RawPark},
+    entries::{Broken, Counts, Entries, Parks, StoredPark, Translation, add},
+    format::{self, Damage, Key, Meta, NoteKey, RawPark},
+    places::short,
     progress::Progress,
     topics::Topics,
 };
@@ -20,7 +22,7 @@ use crate::{
 };
 use ::sled::{Batch, Config, Db, IVec};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     ops::RangeBounds,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -82,14 +84,9 @@ impl Disk {
         self.counts = counts;
     }
 
-    /// Makes notes and entries durable, all or none.
-    pub(super) fn write(&mut self, notes: &[Note], mut entries: Entries) -> Result<(), Error> {
-        self.counts.groups += 1;
-        let mut topics = self.reader.topics_mut();
-        let translated = notes.iter().try_for_each(|note| entries.note(note, &mut topics, &mut self.counts));
-        let translated = translated.and_then(|()| entries.finish(&mut topics, &self.counts));
-        drop(topics);
-        translated.map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
+    /// Makes notes and entries durable, all or none. Returns in which block each note under an operation lies.
+    pub(super) fn write(&mut self, notes: &[Note], entries: Entries) -> Result<Vec<(KeyDigest, u64)>, Error> {
+        let (entries, places) = self.translate(notes, entries)?;
         let mut batch = Batch::default();
         for (key, value) in entries.0 {
             batch.insert(key, value);
@@ -100,7 +97,17 @@ impl Disk {
             Ok(())
         })?;
         self.sync()?;
-        self.progress.note(self.store_id, self.counts.groups)
+        self.progress.note(self.store_id, self.counts.groups)?;
+        Ok(places)
+    }
+
+    fn translate(&mut self, notes: &[Note], entries: Entries) -> Result<(Entries, Vec<(KeyDigest, u64)>), Error> {
+        self.counts.groups += 1;
+        let mut topics = self.reader.topics_mut();
+        let blocks = Packer::new(self.counts.blocks);
+        let mut translation = Translation { entries, blocks, topics: &mut topics, counts: &mut self.counts };
+        let translated = notes.iter().try_for_each(|note| translation.note(note)).and_then(|()| translation.finish());
+        translated.map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })
     }
 
     fn sync(&mut self) -> Result<(), Error> {
@@ -128,6 +135,10 @@ impl Reader {
         guard(&self.root, || read(&db))
     }
 
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub(super) fn topics(&self) -> RwLockReadGuard<'_, Topics> {
         self.topics.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +149,16 @@ impl Reader {
 
     /// The error for an entry that cannot be read.
     pub(super) fn damaged(&self, key: &[u8], damage: Damage) -> Error {
-        Error::Corrupt { directory: self.root.clone(), detail: format!("entry {}: {damage}", hex(key)) }
+        let what = match Key::parse(key) {
+            Some(Key::Block(number)) => format!("block {number}"),
+            _ => format!("entry {}", hex(key)),
+        };
+        Error::Corrupt { directory: self.root.clone(), detail: format!("{what}: {damage}") }
+    }
+
+    fn missing(&self, what: &str, id: RawPark) -> Error {
+        let detail = format!("{what} {} is missing", hex(&Key::Park(id).bytes()));
+        Error::Corrupt { directory: self.root.clone(), detail }
     }
 
     /// Every entry of a range with its checked body.
@@ -185,41 +205,57 @@ impl Reader {
         format::read(body).map(Some).map_err(|damage| self.damaged(&key, damage))
     }
 
-    /// An operation, from its entries. It may see what a running group has written.
-    pub(super) fn known(&self, digest: &KeyDigest) -> Result<Known, Error> {
-        let prefix = Key::operation(digest);
+    /// An operation, from the blocks that hold its notes.
+    pub(super) fn known(&self, key: &KeyDigest, blocks: &[u64]) -> Result<Known, Error> {
         let mut known = Known::default();
-        self.with(|db| {
-            for entry in db.scan_prefix(prefix) {
-                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
-                let (parsed, body) = self.check(&key, &value)?;
-                let Key::Operation(_, note) = parsed else { return Err(self.damaged(&key, Damage::Key)) };
-                self.add(&mut known, &key, note, body)?;
-            }
-            Ok(())
-        })?;
+        for block in blocks {
+            self.notes(*block, |at, digest, note, body| if digest == *key { self.add(&mut known, at, note, body) } else { Ok(()) })?;
+        }
         Ok(known)
     }
 
-    /// Adds one entry to an operation.
-    pub(super) fn add(&self, known: &mut Known, key: &[u8], note: format::NoteKey, body: &[u8]) -> Result<(), Error> {
+    /// Every operation whose digest begins with these eight bytes, ascending, from the blocks that hold their notes.
+    pub(super) fn operations(&self, first: u64, blocks: &[u64]) -> Result<BTreeMap<KeyDigest, Known>, Error> {
+        let mut operations: BTreeMap<KeyDigest, Known> = BTreeMap::new();
+        for block in blocks {
+            self.notes(*block, |at, digest, note, body| {
+                if short(&digest) == first { self.add(operations.entry(digest).or_default(), at, note, body) } else { Ok(()) }
+            })?;
+        }
+        Ok(operations)
+    }
+
+    /// Every note of a block, with the block's key.
+    pub(super) fn notes(
+        &self, block: u64, mut visit: impl FnMut(&[u8], KeyDigest, NoteKey, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let key = Key::Block(block).bytes();
+        let value = self.get(&key)?.ok_or_else(|| {
+            let detail = format!("block {block} is missing");
+            Error::Corrupt { directory: self.root.clone(), detail }
+        })?;
+        let (_, body) = self.check(&key, &value)?;
+        for note in blocks::notes(body) {
+            let (digest, note, body) = note.map_err(|damage| self.damaged(&key, damage))?;
+            visit(&key, digest, note, body)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one note to an operation. `at` is the key of its entry.
+    pub(super) fn add(&self, known: &mut Known, at: &[u8], note: NoteKey, body: &[u8]) -> Result<(), Error> {
         add(known, note, body, &self.topics(), self).map_err(|broken| match broken {
-            Broken::Entry(damage) => self.damaged(key, damage),
+            Broken::Entry(damage) => self.damaged(at, damage),
             Broken::Store(error) => error,
         })
     }
 
-    /// The first operation above `after`. It may see what a running group has written.
-    pub(super) fn next_operation(&self, after: Option<&KeyDigest>) -> Result<Option<KeyDigest>, Error> {
-        let range = Key::after_operation(after)..Key::end_of_operations().to_vec();
-        self.with(|db| {
-            let Some(entry) = db.range(range).next() else { return Ok(None) };
-            let (key, _) = entry.map_err(|error| translate(&self.root, "read", error))?;
-            match Key::parse(&key) {
-                Some(Key::Operation(digest, _)) => Ok(Some(digest)),
-                _ => Err(self.damaged(&key, Damage::Key)),
-            }
-        })
+    /// The format of the whole store, wherever it has one.
+    pub(super) fn format(&self) -> Result<Option<u32>, Error> {
+        let key = Key::Meta(Meta::Store).bytes();
+        let Some(value) = self.get(&key)? else { return Ok(None) };
+        let (_, body) = self.check(&key, &value)?;
+        format::first(body).map(Some).map_err(|damage| self.damaged(&key, damage))
     }
 
     /// The record of a park note, whole and checked.
@@ -268,12 +304,12 @@ impl Reader {
 }
 
 impl Parks for Reader {
-    fn park(&self, id: RawPark) -> Result<(StoredPark, Option<End>), Error> {
-        let stored = self.get_read(Key::Park(id))?.ok_or_else(|| {
-            let detail = format!("park note {} is missing", hex(&Key::Park(id).bytes()));
-            Error::Corrupt { directory: self.root.clone(), detail }
-        })?;
-        Ok((stored, self.get_read(Key::End(id))?))
+    fn park(&self, id: RawPark) -> Result<StoredPark, Error> {
+        self.get_read(Key::Park(id))?.ok_or_else(|| self.missing("park note", id))
+    }
+
+    fn end(&self, id: RawPark) -> Result<End, Error> {
+        self.get_read(Key::End(id))?.ok_or_else(|| self.missing("the end of park note", id))
     }
 }
 

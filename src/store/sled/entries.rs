@@ -2,13 +2,14 @@
 //! entries. It reads nothing itself.
 
 use super::{
+    blocks::{self, Packer},
     format::{self, CHUNK_BYTES, Damage, Key, Meta, NoteKey, RawPark},
     topics::Topics,
 };
 use crate::{
     protocol::{
         change::Total,
-        key::OperationKey,
+        key::{KeyDigest, OperationKey},
         known::Known,
         note::{Admission, Doubt, Fact, Verdict},
         park::{Closing, End, Park, Payload, RecordDigest},
@@ -42,6 +43,8 @@ pub(super) struct Counts {
     pub(super) chunks: u64,
     /// Incidents.
     pub(super) incidents: u64,
+    /// Blocks; the number of the next one.
+    pub(super) blocks: u64,
 }
 
 /// Body of a claim.
@@ -91,6 +94,14 @@ impl From<StoredMarks> for Marks {
 #[derive(Debug, Default)]
 pub(super) struct Entries(pub(super) Vec<(Vec<u8>, Vec<u8>)>);
 
+/// The notes of one group while they are translated.
+pub(super) struct Translation<'a> {
+    pub(super) entries: Entries,
+    pub(super) blocks: Packer,
+    pub(super) topics: &'a mut Topics,
+    pub(super) counts: &'a mut Counts,
+}
+
 impl Entries {
     /// Adds an entry.
     pub(super) fn put<T: Serialize + ?Sized>(&mut self, key: Key, body: &T) -> Result<(), postcard::Error> {
@@ -103,87 +114,90 @@ impl Entries {
         let value = format::seal(&key, body);
         self.0.push((key, value));
     }
+}
 
-    /// Adds the entries of a note, and counts them.
-    pub(super) fn note(&mut self, note: &Note, topics: &mut Topics, counts: &mut Counts) -> Result<(), postcard::Error> {
+impl Translation<'_> {
+    /// Adds a note, and counts it.
+    pub(super) fn note(&mut self, note: &Note) -> Result<(), blocks::Error> {
+        let entries = &mut self.entries;
         match note {
             Note::Admission { key, name, attempt, admission } => {
-                counts.notes += 1;
-                self.put(Key::Operation(*key, NoteKey::Admission(*attempt)), &(name, admission))
+                return self.under(key, NoteKey::Admission(*attempt), &(name, admission));
             }
-            Note::Fact { key, attempt, fact } => {
-                counts.notes += 1;
-                let body = format::body(fact)?;
-                self.put_raw(Key::Operation(*key, NoteKey::Fact(*attempt, format::digest(&body))), &body);
-                Ok(())
-            }
-            Note::Doubt { key, attempt, doubt } => {
-                counts.notes += 1;
-                self.put(Key::Operation(*key, NoteKey::Doubt(*attempt)), doubt)
-            }
-            Note::Verdict { key, verdict } => {
-                counts.notes += 1;
-                let body = format::body(verdict)?;
-                self.put_raw(Key::Operation(*key, NoteKey::Verdict(format::digest(&body))), &body);
-                Ok(())
-            }
+            Note::Fact { key, attempt, fact } => return self.under(key, NoteKey::Fact(*attempt), fact),
+            Note::Doubt { key, attempt, doubt } => return self.under(key, NoteKey::Doubt(*attempt), doubt),
+            Note::Verdict { key, verdict } => return self.under(key, NoteKey::Verdict, verdict),
             Note::Held { key, park, slot, record } => {
-                counts.notes += 1;
-                self.put(Key::Operation(*key, NoteKey::Held(topics.raw_park(park), topics.raw_slot(slot))), record)
+                let note = NoteKey::Held(self.topics.raw_park(park), self.topics.raw_slot(slot));
+                return self.under(key, note, record);
             }
             Note::Park { id, park, payload } => {
-                counts.parks += 1;
-                self.park(topics.raw_park(id), park, payload, counts)
+                self.counts.parks += 1;
+                let id = self.topics.raw_park(id);
+                return self.park(id, park, payload);
             }
-            Note::End { park, end } => {
-                counts.ends += 1;
-                self.put(Key::End(topics.raw_park(park)), end)
+            Note::End { key, park, end } => {
+                self.counts.ends += 1;
+                let park = self.topics.raw_park(park);
+                entries.put(Key::End(park), end)?;
+                if let Some(key) = key {
+                    return self.under(key, NoteKey::Ended(park), &());
+                }
             }
-            Note::Closed { slot, closing, record } => self.put(Key::Closed(topics.raw_slot(slot)), &(closing, record)),
+            Note::Closed { slot, closing, record } => entries.put(Key::Closed(self.topics.raw_slot(slot)), &(closing, record))?,
             Note::Marks(partition, marks) => {
-                let topic = topics.number(&partition.topic);
-                self.put(Key::Marks { topic, partition: partition.number }, &StoredMarks::from(*marks))
+                let topic = self.topics.number(&partition.topic);
+                entries.put(Key::Marks { topic, partition: partition.number }, &StoredMarks::from(*marks))?;
             }
-            Note::Total(total, value) => {
-                let name = format::digest(&format::body(total)?);
-                self.put(Key::Total(name), &(total, value))
-            }
+            Note::Total(total, value) => entries.put(Key::Total(format::digest(&format::body(total)?)), &(total, value))?,
             Note::Incident(number, incident) => {
-                counts.incidents += 1;
-                self.put(Key::Incident(*number), incident)
+                self.counts.incidents += 1;
+                entries.put(Key::Incident(*number), incident)?;
             }
         }
+        Ok(())
     }
 
-    fn park(&mut self, id: RawPark, park: &Park, payload: &Payload, counts: &mut Counts) -> Result<(), postcard::Error> {
+    fn under<T: Serialize + ?Sized>(&mut self, key: &KeyDigest, note: NoteKey, body: &T) -> Result<(), blocks::Error> {
+        self.counts.notes += 1;
+        self.blocks.add(key, note, body)
+    }
+
+    fn park(&mut self, id: RawPark, park: &Park, payload: &Payload) -> Result<(), blocks::Error> {
         let record = format::body(payload)?;
         let chunks = record.chunks(CHUNK_BYTES);
         let stored =
             StoredPark { park: park.clone(), chunks: u32::try_from(chunks.len()).unwrap_or(u32::MAX), digest: format::digest(&record) };
         for (index, chunk) in (0..).zip(chunks) {
-            counts.chunks += 1;
-            self.put_raw(Key::Chunk(id, index), chunk);
+            self.counts.chunks += 1;
+            self.entries.put_raw(Key::Chunk(id, index), chunk);
         }
-        if let Some(key) = park.key {
-            counts.notes += 1;
-            self.put(Key::Operation(key, NoteKey::Parked(id)), &())?;
+        self.entries.put(Key::Park(id), &stored)?;
+        match park.key {
+            Some(key) => self.under(&key, NoteKey::Parked(id), &()),
+            None => Ok(()),
         }
-        self.put(Key::Park(id), &stored)
     }
 
-    /// Adds the names that got a number while the notes were translated, and the counts.
-    pub(super) fn finish(&mut self, topics: &mut Topics, counts: &Counts) -> Result<(), postcard::Error> {
-        for (number, name) in topics.take_new() {
-            self.put(Key::Topic(number), &*name)?;
+    /// Adds the blocks, the names that got a number while the notes were translated, and the counts. Returns all entries, and in which
+    /// block each note lies.
+    pub(super) fn finish(mut self) -> Result<(Entries, Vec<(KeyDigest, u64)>), blocks::Error> {
+        self.counts.blocks = self.blocks.finish().ok_or(blocks::Error::Blocks)?;
+        for (number, name) in self.topics.take_new() {
+            self.entries.put(Key::Topic(number), &*name)?;
         }
-        self.put(Key::Meta(Meta::Counts), counts)
+        self.entries.put(Key::Meta(Meta::Counts), &*self.counts)?;
+        self.entries.0.append(&mut self.blocks.entries);
+        Ok((self.entries, self.blocks.places))
     }
 }
 
 /// Where the rest of a park note is.
 pub(super) trait Parks {
-    /// The note and its end.
-    fn park(&self, id: RawPark) -> Result<(StoredPark, Option<End>), crate::store::Error>;
+    /// The note.
+    fn park(&self, id: RawPark) -> Result<StoredPark, crate::store::Error>;
+    /// Its end.
+    fn end(&self, id: RawPark) -> Result<End, crate::store::Error>;
 }
 
 /// Why an operation cannot be put together.
@@ -198,7 +212,7 @@ impl From<Damage> for Broken {
     }
 }
 
-/// Adds one entry to an operation.
+/// Adds one note to an operation.
 pub(super) fn add(known: &mut Known, note: NoteKey, body: &[u8], topics: &Topics, parks: &dyn Parks) -> Result<(), Broken> {
     match note {
         NoteKey::Admission(attempt) => {
@@ -206,16 +220,16 @@ pub(super) fn add(known: &mut Known, note: NoteKey, body: &[u8], topics: &Topics
             known.key = known.key.take().or(name);
             known.receipt.admit(attempt, admission);
         }
-        NoteKey::Fact(attempt, _) => known.receipt.learn(attempt, format::read::<Fact>(body)?),
+        NoteKey::Fact(attempt) => known.receipt.learn(attempt, format::read::<Fact>(body)?),
         NoteKey::Doubt(attempt) => known.receipt.doubt(attempt, format::read::<Doubt>(body)?),
-        NoteKey::Verdict(_) => known.receipt.rule(format::read::<Verdict>(body)?),
+        NoteKey::Verdict => known.receipt.rule(format::read::<Verdict>(body)?),
         NoteKey::Parked(raw) => {
             let id = topics.park(raw).ok_or(Damage::Key)?;
-            let (stored, end) = parks.park(raw).map_err(Broken::Store)?;
-            if let Some(end) = end {
-                known.ends.insert(id.clone(), end);
-            }
-            known.parks.insert(id, Arc::new(stored.park));
+            known.parks.insert(id, Arc::new(parks.park(raw).map_err(Broken::Store)?.park));
+        }
+        NoteKey::Ended(raw) => {
+            let id = topics.park(raw).ok_or(Damage::Key)?;
+            known.ends.insert(id, parks.end(raw).map_err(Broken::Store)?);
         }
         NoteKey::Held(park, slot) => {
             let (park, slot) = (topics.park(park).ok_or(Damage::Key)?, topics.slot(slot).ok_or(Damage::Key)?);

@@ -5,7 +5,7 @@ use crate::protocol::{key::KeyDigest, note::AttemptId};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The layout of the whole store.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// The layout of a value.
 pub(super) const VALUE_VERSION: u8 = 1;
 /// Bytes of a parked record in one entry, at most: pages stay inside a segment.
@@ -19,7 +19,7 @@ const MARKS: u8 = 0x05;
 const ADOPTION: u8 = 0x06;
 const TOTAL: u8 = 0x07;
 const INCIDENT: u8 = 0x08;
-const OPERATION: u8 = 0x10;
+const BLOCK: u8 = 0x11;
 const PARK: u8 = 0x20;
 const CHUNK: u8 = 0x21;
 const CLOSED: u8 = 0x22;
@@ -50,15 +50,16 @@ pub(super) struct RawPark {
     pub(super) number: u32,
 }
 
-/// One note under an operation.
+/// One note under an operation, as a block names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteKey {
     Admission(AttemptId),
-    Fact(AttemptId, [u8; 8]),
+    Fact(AttemptId),
     Doubt(AttemptId),
-    Verdict([u8; 16]),
+    Verdict,
     Parked(RawPark),
     Held(RawPark, RawSlot),
+    Ended(RawPark),
 }
 
 /// The key of an entry.
@@ -72,7 +73,7 @@ pub(super) enum Key {
     Adoption { topic: u32, partition: i32, number: u64 },
     Total([u8; 8]),
     Incident(u64),
-    Operation(KeyDigest, NoteKey),
+    Block(u64),
     Park(RawPark),
     End(RawPark),
     Chunk(RawPark, u32),
@@ -104,7 +105,7 @@ impl std::fmt::Display for Damage {
 impl Key {
     /// The bytes of the key. Numbers are big-endian, and signed ones have their sign bit flipped, so that bytes sort as numbers do.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(80);
+        let mut out = Vec::with_capacity(32);
         match self {
             Self::Meta(meta) => out.extend([META, *meta as u8]),
             Self::Topic(number) => push(&mut out, TOPIC, &number.to_be_bytes()),
@@ -117,10 +118,7 @@ impl Key {
             }
             Self::Total(digest) => push(&mut out, TOTAL, digest),
             Self::Incident(number) => push(&mut out, INCIDENT, &number.to_be_bytes()),
-            Self::Operation(digest, note) => {
-                push(&mut out, OPERATION, &digest.0);
-                note.push(&mut out);
-            }
+            Self::Block(number) => push(&mut out, BLOCK, &number.to_be_bytes()),
             Self::Park(park) => {
                 out.push(PARK);
                 park.push(&mut out);
@@ -161,7 +159,7 @@ impl Key {
             ADOPTION => Self::Adoption { topic: rest.u32()?, partition: rest.i32()?, number: rest.u64()? },
             TOTAL => Self::Total(rest.array()?),
             INCIDENT => Self::Incident(rest.u64()?),
-            OPERATION => Self::Operation(KeyDigest(rest.array()?), rest.note()?),
+            BLOCK => Self::Block(rest.u64()?),
             PARK => {
                 let park = rest.park()?;
                 match rest.u8()? {
@@ -175,23 +173,6 @@ impl Key {
             _ => return None,
         };
         rest.0.is_empty().then_some(key)
-    }
-
-    /// What every note of an operation begins with.
-    pub(super) fn operation(digest: &KeyDigest) -> [u8; 33] {
-        let mut prefix = [OPERATION; 33];
-        prefix[1..].copy_from_slice(&digest.0);
-        prefix
-    }
-
-    /// What the first note of any operation above `digest` is not below.
-    pub(super) fn after_operation(digest: Option<&KeyDigest>) -> Vec<u8> {
-        let mut from = vec![OPERATION];
-        if let Some(digest) = digest {
-            from.extend(digest.0);
-            from.push(0xff);
-        }
-        from
     }
 
     /// What every chunk of a park note begins with.
@@ -215,23 +196,15 @@ impl Key {
     pub(super) fn all_parks() -> std::ops::Range<[u8; 1]> {
         [PARK]..[PARK + 1]
     }
-
-    /// What no operation note reaches.
-    pub(super) fn end_of_operations() -> [u8; 1] {
-        [OPERATION + 1]
-    }
 }
 
 impl NoteKey {
-    fn push(&self, out: &mut Vec<u8>) {
+    pub(super) fn push(&self, out: &mut Vec<u8>) {
         match self {
             Self::Admission(attempt) => push_attempt(out, 1, attempt),
-            Self::Fact(attempt, digest) => {
-                push_attempt(out, 2, attempt);
-                out.extend(digest);
-            }
+            Self::Fact(attempt) => push_attempt(out, 2, attempt),
             Self::Doubt(attempt) => push_attempt(out, 3, attempt),
-            Self::Verdict(digest) => push(out, 4, digest),
+            Self::Verdict => out.push(4),
             Self::Parked(park) => {
                 out.push(5);
                 park.push(out);
@@ -240,6 +213,10 @@ impl NoteKey {
                 out.push(6);
                 park.push(out);
                 slot.push(out);
+            }
+            Self::Ended(park) => {
+                out.push(7);
+                park.push(out);
             }
         }
     }
@@ -273,6 +250,16 @@ fn push_partition(out: &mut Vec<u8>, tag: u8, topic: u32, partition: i32) {
 fn push_attempt(out: &mut Vec<u8>, kind: u8, attempt: &AttemptId) {
     push(out, kind, &attempt.number.to_be_bytes());
     out.extend(attempt.claim.to_be_bytes());
+}
+
+/// Takes a note off the front of a block's body.
+pub(super) fn note<'a>(body: &mut &'a [u8]) -> Option<(KeyDigest, NoteKey, &'a [u8])> {
+    let mut rest = Reader(body);
+    let (digest, note) = (KeyDigest(rest.array()?), rest.note()?);
+    let length = usize::from(u16::from_be_bytes(rest.array()?));
+    let (own, rest) = rest.0.split_at_checked(length)?;
+    *body = rest;
+    Some((digest, note, own))
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -319,17 +306,18 @@ impl Reader<'_> {
     fn note(&mut self) -> Option<NoteKey> {
         Some(match self.u8()? {
             1 => NoteKey::Admission(self.attempt()?),
-            2 => NoteKey::Fact(self.attempt()?, self.array()?),
+            2 => NoteKey::Fact(self.attempt()?),
             3 => NoteKey::Doubt(self.attempt()?),
-            4 => NoteKey::Verdict(self.array()?),
+            4 => NoteKey::Verdict,
             5 => NoteKey::Parked(self.park()?),
             6 => NoteKey::Held(self.park()?, self.slot()?),
+            7 => NoteKey::Ended(self.park()?),
             _ => return None,
         })
     }
 }
 
-/// The first bytes of a note's digest: its name among the notes of the same attempt or operation.
+/// The first bytes of a digest.
 pub(super) fn digest<const N: usize>(body: &[u8]) -> [u8; N] {
     let mut short = [0; N];
     let whole = *blake3::hash(body).as_bytes();
@@ -347,9 +335,14 @@ pub(super) fn seal(key: &[u8], body: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(body.len() + 5);
     value.push(VALUE_VERSION);
     value.extend(body);
-    let sum = crc32c::crc32c_append(crc32c::crc32c(key), &value);
-    value.extend(sum.to_be_bytes());
+    checksum(key, &mut value);
     value
+}
+
+/// Adds the checksum to a version and a body.
+pub(super) fn checksum(key: &[u8], value: &mut Vec<u8>) {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(key), value);
+    value.extend(sum.to_be_bytes());
 }
 
 /// The body of a value, checked.
@@ -371,4 +364,9 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Damage> {
         Ok((value, [])) => Ok(value),
         Ok(_) | Err(_) => Err(Damage::Body),
     }
+}
+
+/// The first field of a body: the rest may be another version's.
+pub(super) fn first<T: DeserializeOwned>(body: &[u8]) -> Result<T, Damage> {
+    postcard::take_from_bytes(body).map(|(value, _)| value).map_err(|_| Damage::Body)
 }

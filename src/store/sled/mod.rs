@@ -1,13 +1,16 @@
 //! Owns the durable store of one process working alone: receipts in sled, made durable by one writer that commits in groups. The
 //! bytes are in `docs/STORE_FORMAT.md`. It does not own the rules: `draft` judges.
 
+mod blocks;
 mod cache;
 mod directory;
 mod disk;
 mod entries;
 mod format;
+mod gather;
 mod offline;
 mod open;
+mod places;
 mod progress;
 mod scan;
 mod topics;
@@ -16,9 +19,10 @@ mod writer;
 pub use offline::{Report, adopt, verify};
 
 use self::{
-    cache::{Cache, Found, Read},
+    cache::{Cache, Found},
     directory::Directory,
     disk::Reader,
+    places::{SHARDS, shard_of, short},
     writer::Command,
 };
 use super::{
@@ -45,8 +49,6 @@ use std::{
 
 /// The exit code of a process whose store could not be synced. What was acknowledged is durable; start again to read it back.
 pub const SYNC_FAILED_EXIT_CODE: i32 = 74;
-/// How often a read is repeated because a group ran beside it, before it waits for the group.
-const TORN_READS_MAX: usize = 4;
 
 /// What happens when a write or a sync fails. The store is stopped in any case.
 #[derive(Clone)]
@@ -124,8 +126,6 @@ struct Shared {
     directory: Arc<Directory>,
     cache: Cache,
     index: RwLock<Index>,
-    /// Held by the writer while a group is written and not yet shown.
-    group: RwLock<()>,
     stopped: OnceLock<Error>,
     binding: RwLock<Option<(String, String)>>,
     nonces: HashSet<String>,
@@ -151,23 +151,36 @@ impl Shared {
         low.then_some(Error::Full { what: "disk_free_floor_bytes", limit: self.disk_free_floor })
     }
 
-    /// An operation's durable state: from memory, else from disk. What a running group has written is never returned.
+    /// An operation's durable state: from memory, else from the blocks that hold it, as it was when they were named.
     fn known(&self, key: &KeyDigest) -> Result<Arc<Known>, Error> {
-        for _ in 0..TORN_READS_MAX {
-            let pins = match self.cache.find(key) {
-                Found::Known(known) => return Ok(known),
-                Found::Ask(pins) => pins,
-            };
-            let known = Arc::new(self.reader.known(key)?);
-            if let Read::Sound(known) = self.cache.keep(key, known, pins) {
-                return Ok(known);
-            }
-        }
-        let _no_group = self.group.read().unwrap_or_else(PoisonError::into_inner);
         match self.cache.find(key) {
             Found::Known(known) => Ok(known),
-            Found::Ask(_) => Ok(Arc::new(self.reader.known(key)?)),
+            Found::In(blocks) => {
+                let known = Arc::new(self.reader.known(key, &blocks)?);
+                self.cache.keep(key, &known, &blocks);
+                Ok(known)
+            }
         }
+    }
+
+    /// Every operation above `after`, ascending, at most `limit`. From disk: memory does not have the whole digests.
+    fn all(&self, after: Option<KeyDigest>, limit: usize) -> Result<Vec<(KeyDigest, Arc<Known>)>, Error> {
+        let mut listed = Vec::new();
+        let (from, shard) = after.map_or((0, 0), |after| (short(&after), shard_of(&after)));
+        for shard in shard..SHARDS {
+            // One more: those that begin as `after` does may all be below it.
+            let wanted = (limit - listed.len()).saturating_add(1);
+            for (first, blocks) in self.cache.places(shard, from, wanted) {
+                let operations = self.reader.operations(first, &blocks)?.into_iter();
+                let above = operations.filter(|(key, _)| after.is_none_or(|after| *key > after));
+                let room = limit - listed.len();
+                listed.extend(above.take(room).map(|(key, known)| (key, Arc::new(known))));
+            }
+            if listed.len() == limit {
+                break;
+            }
+        }
+        Ok(listed)
     }
 }
 
@@ -267,18 +280,7 @@ impl ReceiptStore for SledStore {
         if let Some(keys) = keys {
             return keys.into_iter().map(|key| Ok((key, self.shared.known(&key)?))).collect();
         }
-        let (mut listed, mut last) = (Vec::new(), after);
-        while listed.len() < limit
-            && let Some(key) = self.shared.reader.next_operation(last.as_ref())?
-        {
-            last = Some(key);
-            let known = self.shared.known(&key)?;
-            // Entries of a running group are there already; their operation is not.
-            if known.revision().0 > 0 {
-                listed.push((key, known));
-            }
-        }
-        Ok(listed)
+        self.shared.all(after, limit)
     }
 
     fn count(&self, which: Which) -> usize {

@@ -7,7 +7,7 @@ use super::{
     entries::{Adoption, StoredPark},
     format::{self, Key},
     open::open_disk,
-    scan::{Contents, Visitor, scan},
+    scan::{Contents, Strict, Visitor, scan},
     writer::write_adoption,
 };
 use crate::protocol::{
@@ -125,21 +125,11 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
 /// # Errors
 /// [`Error::InUse`] while a process runs on it, and what opening it says.
 pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
-    let (mut disk, contents) = open_disk(directory, Missing::Create, CACHE_BYTES, None, &mut Nothing)?;
+    let (mut disk, contents) = open_disk(directory, Missing::Create, CACHE_BYTES, None, &mut Strict)?;
     let marks = Marks::adopting(offset);
     let adoption = Adoption { offset, reason: reason.into(), at: system_clock() };
     let written = write_adoption(&mut disk, partition, contents.adoptions.len() as u64, marks, &adoption);
     written.and(disk.close())
-}
-
-struct Nothing;
-
-impl Visitor for Nothing {
-    fn operation(&mut self, _key: KeyDigest, _known: Known) {}
-
-    fn damage(&mut self, error: Error) -> Result<(), Error> {
-        Err(error)
-    }
 }
 
 #[derive(Default)]
@@ -147,6 +137,8 @@ struct Audit {
     report: Report,
     /// Operations with more than one effect, and how many.
     effects: BTreeMap<KeyDigest, u64>,
+    /// Operations that carry another's name, and whose.
+    misnamed: BTreeMap<KeyDigest, KeyDigest>,
     counted_chunks: u64,
 }
 
@@ -158,8 +150,8 @@ impl Visitor for Audit {
         if extra > 0 {
             self.effects.insert(key, extra);
         }
-        if let Some(name) = known.key.filter(|name| name.digest() != key) {
-            self.report.problem(format!("operation {key} carries the name of {}", name.digest()));
+        if let Some(other) = known.key.map(|name| name.digest()).filter(|other| *other != key) {
+            self.misnamed.insert(key, other);
         }
     }
 
@@ -175,6 +167,9 @@ impl Audit {
             self.report.problem("the entry that names the store is missing");
         } else if let Err(error) = contents.check(directory, disk.progress()) {
             self.report.problem(error);
+        }
+        for (key, other) in std::mem::take(&mut self.misnamed) {
+            self.report.problem(format!("operation {key} carries the name of {other}"));
         }
         self.identities(&contents);
         self.counted_chunks = contents.stored.chunks;

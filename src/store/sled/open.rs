@@ -7,15 +7,11 @@ use super::{
     disk::Disk,
     entries::{Claim, Entries, StoreMeta},
     format::{FORMAT, Key, Meta},
-    scan::{Contents, Visitor, scan},
+    scan::{Contents, Strict, Visitor, scan},
     writer::Writer,
 };
 use crate::{
-    protocol::{
-        key::{KeyDigest, hex},
-        known::Known,
-        time::UnixMillis,
-    },
+    protocol::{key::hex, time::UnixMillis},
     store::{Error, Identity, PreviousStop},
 };
 use std::{
@@ -30,9 +26,8 @@ impl SledStore {
     /// [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
     /// (nothing is deleted), [`Error::Format`], and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        let cache = Cache::new(options.known_bytes_max);
         let (mut disk, contents) =
-            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut Remember(&cache))?;
+            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut Strict)?;
         let now = (options.clock)();
         let identity = claim(&mut disk, &contents, now)?;
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
@@ -41,9 +36,8 @@ impl SledStore {
         let disk_free = directory.free_bytes()?;
         let shared = Arc::new(Shared {
             reader: disk.reader.clone(),
-            cache,
+            cache: Cache::new(options.known_bytes_max, contents.places),
             index: RwLock::new(contents.index),
-            group: RwLock::default(),
             stopped: OnceLock::new(),
             binding: RwLock::new(contents.binding),
             nonces,
@@ -66,19 +60,6 @@ impl SledStore {
         let writer = spawned.map_err(super::directory::io("start its writer"))?;
         let set_aside = directory.aside.clone();
         Ok(Self { identity, shared, queue, queue_max: options.queue_batches_max, writer: Mutex::new(Some(writer)), set_aside })
-    }
-}
-
-/// Fills the cache's memory of keys.
-struct Remember<'a>(&'a Cache);
-
-impl Visitor for Remember<'_> {
-    fn operation(&mut self, key: KeyDigest, _known: Known) {
-        self.0.saw(&key);
-    }
-
-    fn damage(&mut self, error: Error) -> Result<(), Error> {
-        Err(error)
     }
 }
 
@@ -106,7 +87,7 @@ pub(super) fn put<T: serde::Serialize>(disk: &mut Disk, pairs: impl IntoIterator
     for (key, body) in pairs {
         entries.put(key, &body).map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
     }
-    disk.write(&[], entries)
+    disk.write(&[], entries).map(drop)
 }
 
 fn claim(disk: &mut Disk, contents: &Contents, now: UnixMillis) -> Result<Identity, Error> {

@@ -2,9 +2,12 @@
 
 use super::{
     super::{Error, Marks, Partition},
+    blocks,
     disk::Reader,
     entries::{Adoption, Claim, Counts, StoreMeta, StoredClosing, StoredMarks, StoredPark, StoredTotal},
     format::{self, Damage, FORMAT, Key, Meta, RawPark},
+    gather::{Gather, Pass},
+    places::Places,
 };
 use crate::{
     protocol::{
@@ -34,33 +37,52 @@ pub(super) struct Contents {
     pub(super) stored: Counts,
     /// As found.
     pub(super) found: Counts,
+    /// The first block that is not there, of those below the last.
+    pub(super) gap: Option<u64>,
     /// Incidents of each operation.
     pub(super) incidents: BTreeMap<KeyDigest, u64>,
+    /// Where operations' notes are, a shard each.
+    pub(super) places: Vec<Places>,
 }
 
 /// What a scan reports while it runs.
 pub(super) trait Visitor {
-    /// An operation, complete.
+    /// An operation. Once more and complete, when notes came after it was settled.
     fn operation(&mut self, key: KeyDigest, known: Known);
     /// Damage. The scan goes on when this is no error.
     fn damage(&mut self, error: Error) -> Result<(), Error>;
+}
+
+/// Wants no operation and takes no damage.
+pub(super) struct Strict;
+
+impl Visitor for Strict {
+    fn operation(&mut self, _key: KeyDigest, _known: Known) {}
+
+    fn damage(&mut self, error: Error) -> Result<(), Error> {
+        Err(error)
+    }
 }
 
 struct Scan<'a, V> {
     reader: &'a Reader,
     visitor: &'a mut V,
     contents: Contents,
-    operation: Option<(KeyDigest, Known)>,
+    gather: Gather<'a>,
     park: Option<(ParkId, Arc<Park>, Openness)>,
 }
 
 /// Reads everything but payload chunks.
 pub(super) fn scan<V: Visitor>(reader: &Reader, visitor: &mut V) -> Result<Contents, Error> {
-    let mut scan = Scan { reader, visitor, contents: Contents::default(), operation: None, park: None };
+    // Before anything that another format may have.
+    if let Some(found) = reader.format()?.filter(|found| *found != FORMAT) {
+        return Err(Error::Format { directory: reader.root().into(), found, expected: FORMAT });
+    }
+    let mut scan = Scan { reader, visitor, contents: Contents::default(), gather: Gather::new(reader), park: None };
     for range in Key::without_chunks() {
         reader.with(|db| {
             for entry in db.range(range) {
-                let (key, value) = entry.map_err(|error| super::disk::translate(Path::new(""), "read", error))?;
+                let (key, value) = entry.map_err(|error| super::disk::translate(reader.root(), "read", error))?;
                 let read = reader.check(&key, &value).and_then(|(parsed, body)| scan.entry(&key, parsed, body));
                 if let Err(error) = read {
                     scan.visitor.damage(error)?;
@@ -68,9 +90,10 @@ pub(super) fn scan<V: Visitor>(reader: &Reader, visitor: &mut V) -> Result<Conte
             }
             Ok(())
         })?;
-        scan.end_operation();
+        scan.end_operations()?;
         scan.end_park();
     }
+    scan.contents.places = scan.gather.places;
     Ok(scan.contents)
 }
 
@@ -81,19 +104,26 @@ impl<V: Visitor> Scan<'_, V> {
             return Ok(());
         }
         match key {
-            Key::Operation(digest, note) => {
-                self.contents.found.notes += 1;
-                if self.operation.as_ref().is_none_or(|(current, _)| *current != digest) {
-                    self.end_operation();
-                    self.operation = Some((digest, Known::default()));
-                }
-                match &mut self.operation {
-                    Some((_, known)) => self.reader.add(known, bytes, note, body),
-                    None => Ok(()),
-                }
-            }
+            Key::Block(number) => self.block(bytes, number, body),
             _ => self.slot(key, body).map_err(|damage| self.reader.damaged(bytes, damage)),
         }
+    }
+
+    fn block(&mut self, bytes: &[u8], number: u64, body: &[u8]) -> Result<(), Error> {
+        let found = &mut self.contents.found;
+        if number != found.blocks && self.contents.gap.is_none() {
+            self.contents.gap = Some(found.blocks);
+        }
+        found.blocks += 1;
+        for note in blocks::notes(body) {
+            let (key, note, body) = note.map_err(|damage| self.reader.damaged(bytes, damage))?;
+            found.notes += 1;
+            if let Some((key, known)) = self.gather.note(number, bytes, key, note, body)? {
+                self.contents.index.found(key, &known);
+                self.visitor.operation(key, known);
+            }
+        }
+        Ok(())
     }
 
     /// Entries about the store, its partitions and its counters; false for the others.
@@ -160,11 +190,21 @@ impl<V: Visitor> Scan<'_, V> {
         self.reader.topics().park(raw).ok_or(Damage::Key)
     }
 
-    fn end_operation(&mut self) {
-        if let Some((key, known)) = self.operation.take() {
-            self.contents.index.found(key, &known);
-            self.visitor.operation(key, known);
-        }
+    fn end_operations(&mut self) -> Result<(), Error> {
+        let (index, visitor) = (&mut self.contents.index, &mut *self.visitor);
+        self.gather.finish(|key, pass, known| {
+            let known = match known {
+                Ok(known) => known,
+                Err(error) => return visitor.damage(error),
+            };
+            match pass {
+                Pass::First => index.found(key, &known),
+                // It was counted, and it was in no listing.
+                Pass::Again => index.classify(key, None, &known),
+            }
+            visitor.operation(key, known);
+            Ok(())
+        })
     }
 
     fn end_park(&mut self) {
@@ -197,9 +237,6 @@ impl Contents {
                 Some((_, groups)) => Err(corrupt(format!("{groups} groups were durable, and none are there"))),
             };
         };
-        if meta.format != FORMAT {
-            return Err(Error::Format { directory: root.into(), found: meta.format, expected: FORMAT });
-        }
         if let Some((store_id, groups)) = progress {
             if store_id != meta.store_id {
                 return Err(corrupt("its progress file is another store's".into()));
@@ -209,7 +246,11 @@ impl Contents {
                 return Err(corrupt(format!("{groups} groups were durable, and {there} are there: the end of the log is lost")));
             }
         }
+        if let Some(gap) = self.gap {
+            return Err(corrupt(format!("block {gap} is missing")));
+        }
         let pairs = [
+            ("blocks", self.stored.blocks, self.found.blocks),
             ("notes", self.stored.notes, self.found.notes),
             ("park notes", self.stored.parks, self.found.parks),
             ("ends of park notes", self.stored.ends, self.found.ends),

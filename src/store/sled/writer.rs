@@ -109,8 +109,9 @@ impl Writer {
         let size = batches.iter().map(|(batch, _)| batch.0.len()).sum();
         let started = Instant::now();
         let (judged, group) = self.judge(&batches);
-        let written = self.shared.check_running().and_then(|()| self.write(&group));
-        let sync = if group.notes.is_empty() { Duration::ZERO } else { started.elapsed() };
+        let adds = !group.notes.is_empty();
+        let written = self.shared.check_running().and_then(|()| self.write(group));
+        let sync = if adds { started.elapsed() } else { Duration::ZERO };
         for ((_, reply), answers) in batches.into_iter().zip(judged) {
             reply(match &written {
                 Ok(()) => answers.map(|answers| Appended { answers, group: size, sync }),
@@ -132,20 +133,14 @@ impl Writer {
     }
 
     /// Makes a group durable, then shows it. A group that adds nothing rests on what is durable already.
-    fn write(&mut self, group: &Group) -> Result<(), Error> {
+    fn write(&mut self, mut group: Group) -> Result<(), Error> {
         if group.notes.is_empty() {
             return Ok(());
         }
         let shared = self.shared.clone();
-        let _running = shared.group.write().unwrap_or_else(PoisonError::into_inner);
-        for (key, before, _) in &group.touched {
-            shared.cache.pin(key, before.clone());
-        }
-        self.durable(|disk| disk.write(&group.notes, Entries::default()))?;
-        for (key, _, after) in &group.touched {
-            shared.cache.publish(key, after);
-        }
-        shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(group);
+        let mut places = self.durable(|disk| disk.write(&group.notes, Entries::default()))?;
+        shared.cache.publish(&mut places, &mut group.touched);
+        shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(&group);
         match shared.directory.free_bytes() {
             Ok(free) => shared.disk_free.store(free, Ordering::Relaxed),
             Err(_) => shared.disk_free.store(0, Ordering::Relaxed),
@@ -154,7 +149,7 @@ impl Writer {
     }
 
     /// Runs a write. When it fails the store is stopped for good: a page that was dropped by a failed sync looks clean afterwards.
-    fn durable(&mut self, write: impl FnOnce(&mut Disk) -> Result<(), Error>) -> Result<(), Error> {
+    fn durable<T>(&mut self, write: impl FnOnce(&mut Disk) -> Result<T, Error>) -> Result<T, Error> {
         let written = write(&mut self.disk);
         if let Err(error) = &written {
             self.shared.stopped.get_or_init(|| Error::Stopped { detail: error.to_string() });
@@ -210,7 +205,7 @@ pub(super) fn write_adoption(disk: &mut Disk, partition: &Partition, number: u64
         .put(Key::Adoption { topic, partition, number }, adoption)
         .and_then(|()| entries.put(Key::Marks { topic, partition }, &StoredMarks::from(marks)));
     put.map_err(|error| io("translate a note")(std::io::Error::other(error)))?;
-    disk.write(&[], entries)
+    disk.write(&[], entries).map(drop)
 }
 
 #[derive(Default)]
