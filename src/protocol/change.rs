@@ -106,6 +106,9 @@ pub fn changes(key: KeyDigest, before: &Known, after: &Known, entry: &Entry, now
 }
 
 fn duplicates(changes: &mut Changes, key: KeyDigest, before: &Known, after: &Known, entry: &Entry, now: UnixMillis) {
+    if !after.receipt.may_have_extra() {
+        return;
+    }
     let (old, new) = (before.receipt.effects(), after.receipt.effects());
     let detector = match entry {
         Entry::Fact { attempt, .. } if before.receipt.admissions().keys().any(|other| other.number > attempt.number) => "late_completion",

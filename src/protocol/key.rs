@@ -134,8 +134,7 @@ impl OperationKey {
     /// The canonical bytes: version, then every field with its length before it, so that no two triples share bytes.
     #[must_use]
     pub fn canonical_bytes(&self) -> Vec<u8> {
-        let parts = self.id.iter().map(|part| 4 + part.len()).sum::<usize>();
-        let mut bytes = Vec::with_capacity(13 + self.tenant.len() + self.operation.len() + parts);
+        let mut bytes = Vec::with_capacity(self.canonical_len());
         bytes.push(DERIVATION_VERSION);
         push(&mut bytes, &self.tenant);
         push(&mut bytes, &self.operation);
@@ -144,6 +143,12 @@ impl OperationKey {
             push(&mut bytes, part);
         }
         bytes
+    }
+
+    /// How many canonical bytes there are.
+    pub(crate) fn canonical_len(&self) -> usize {
+        let parts = self.id.iter().map(|part| 4 + part.len()).sum::<usize>();
+        13 + self.tenant.len() + self.operation.len() + parts
     }
 
     /// The store's key. Unkeyed: it can be guessed from a known id, and is not anonymous.

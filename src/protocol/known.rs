@@ -208,7 +208,7 @@ impl Known {
         match entry {
             Entry::Admit { name, seen, attempt, admission, within, .. } => {
                 match self.receipt.admissions().get(attempt) {
-                    Some(own) if *own == **admission => return Judgement::Repeated,
+                    Some(own) if **own == **admission => return Judgement::Repeated,
                     Some(_) => return Judgement::Lost,
                     None => {}
                 }

@@ -8,13 +8,17 @@ use super::{
 };
 use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// What the store holds about an operation. Only ever added to. Nearly every operation has one admission and one fact, and there are
 /// many: sorted lists take what they hold, where a tree allocates whole nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Receipt {
-    admissions: LiteMap<AttemptId, Admission>,
+    /// Shared: states before and after have most of them in common.
+    admissions: LiteMap<AttemptId, Arc<Admission>>,
     facts: LiteMap<AttemptId, Vec<Fact>>,
     doubts: BTreeMap<AttemptId, Doubt>,
     verdicts: BTreeSet<Verdict>,
@@ -89,9 +93,9 @@ impl Effects {
 
 impl Receipt {
     /// Adds an admission. The same attempt is admitted once; a second note of it changes nothing.
-    pub fn admit(&mut self, attempt: AttemptId, admission: Admission) {
+    pub fn admit(&mut self, attempt: AttemptId, admission: impl Into<Arc<Admission>>) {
         reserve_first(&mut self.admissions);
-        self.admissions.try_insert(attempt, admission);
+        self.admissions.try_insert(attempt, admission.into());
     }
 
     /// Adds a fact.
@@ -175,7 +179,7 @@ impl Receipt {
     /// Undecided attempts whose doubt is noted, while the operation is not applied: what the gauge `unresolved` counts.
     #[must_use]
     pub fn unresolved(&self) -> BTreeMap<AttemptId, DoubtReason> {
-        if self.applied().is_some() {
+        if self.doubts.is_empty() || self.applied().is_some() {
             return BTreeMap::new();
         }
         self.undecided().into_iter().filter_map(|attempt| Some((attempt, self.doubts.get(&attempt)?.reason))).collect()
@@ -212,6 +216,12 @@ impl Receipt {
     #[must_use]
     pub fn without_fact(&self) -> BTreeSet<AttemptId> {
         self.admissions.keys().filter(|attempt| !self.facts.contains_key(attempt)).copied().collect()
+    }
+
+    /// Whether more than one note speaks of an effect: only then can there be one beyond the first.
+    #[must_use]
+    pub(crate) fn may_have_extra(&self) -> bool {
+        self.all_applied().nth(1).is_some()
     }
 
     /// Every effect that is known.
@@ -280,7 +290,7 @@ impl Receipt {
 
     /// The admissions by attempt.
     #[must_use]
-    pub fn admissions(&self) -> &LiteMap<AttemptId, Admission> {
+    pub fn admissions(&self) -> &LiteMap<AttemptId, Arc<Admission>> {
         &self.admissions
     }
 

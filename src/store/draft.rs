@@ -83,7 +83,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Judges a batch on what the batches before it left. An error leaves the draft as it was.
-    pub(crate) fn batch(&mut self, batch: &Batch) -> Result<Vec<Answer>, Error> {
+    pub(crate) fn batch(&mut self, batch: Batch) -> Result<Vec<Answer>, Error> {
         for entry in &batch.0 {
             check_size(entry)?;
             if let Some(key) = entry.key()
@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
                 self.overlay.insert(key, (known.clone(), known));
             }
         }
-        Ok(batch.0.iter().map(|entry| self.judge(entry)).collect())
+        Ok(batch.0.into_iter().map(|entry| self.judge(entry)).collect())
     }
 
     /// The group as judged.
@@ -107,15 +107,15 @@ impl<'a> Draft<'a> {
         self.group
     }
 
-    fn judge(&mut self, entry: &Entry) -> Answer {
-        match entry {
+    fn judge(&mut self, entry: Entry) -> Answer {
+        let subject = match &entry {
             Entry::Watermark { slot } => {
                 let mut marks = self.marks(slot);
                 if marks.watermark.is_none_or(|watermark| watermark < slot.offset) {
                     marks.watermark = Some(slot.offset);
                     self.group.marks.insert(Partition::of(slot), marks);
                 }
-                Answer::Done(None)
+                return Answer::Done(None);
             }
             Entry::Committed { slot } => {
                 let before = self.marks(slot);
@@ -123,31 +123,28 @@ impl<'a> Draft<'a> {
                 if marks != before {
                     self.group.marks.insert(Partition::of(slot), marks);
                 }
-                Answer::Done(None)
+                return Answer::Done(None);
             }
             Entry::Close { slot, closing, record } => {
                 self.close(slot, *closing, *record);
-                Answer::Done(None)
+                return Answer::Done(None);
             }
-            Entry::End { key: None, park, .. } => self.operate(Subject::Orphan(park.slot.clone()), entry),
-            Entry::Park { id, park, .. } if park.key.is_none() => self.operate(Subject::Orphan(id.slot.clone()), entry),
+            Entry::End { key: Some(key), .. } => Subject::Operation(*key),
+            Entry::End { key: None, park, .. } => Subject::Orphan(park.slot.clone()),
+            Entry::Park { id, park, .. } => park.key.map_or_else(|| Subject::Orphan(id.slot.clone()), Subject::Operation),
             Entry::Admit { key, .. }
             | Entry::Fact { key, .. }
             | Entry::Doubt { key, .. }
             | Entry::Rule { key, .. }
-            | Entry::Hold { key, .. }
-            | Entry::End { key: Some(key), .. } => self.operate(Subject::Operation(*key), entry),
-            Entry::Park { park, .. } => {
-                let key = park.key.unwrap_or(KeyDigest([0; 32]));
-                self.operate(Subject::Operation(key), entry)
-            }
-        }
+            | Entry::Hold { key, .. } => Subject::Operation(*key),
+        };
+        self.operate(&subject, entry)
     }
 
-    fn operate(&mut self, subject: Subject, entry: &Entry) -> Answer {
-        let before = self.known(&subject);
+    fn operate(&mut self, subject: &Subject, entry: Entry) -> Answer {
+        let before = self.known(subject);
         let done = |known| Answer::Done(if matches!(subject, Subject::Operation(_)) { Some(known) } else { None });
-        if let Entry::Park { id, park, .. } = entry {
+        if let Entry::Park { id, park, .. } = &entry {
             let slot = self.slot(&id.slot);
             if slot.parked.as_ref().is_some_and(|(own, kept, _)| own == id && kept == park) {
                 return done(before);
@@ -158,24 +155,26 @@ impl<'a> Draft<'a> {
             }
         }
         // The end of a note that is not there says nothing.
-        if let Entry::End { park, .. } = entry
+        if let Entry::End { park, .. } = &entry
             && !before.parks.contains_key(park)
         {
             return done(before);
         }
         let mut after = Known::clone(&before);
-        match after.judge(entry, self.now) {
+        match after.judge(&entry, self.now) {
             Judgement::Lost => Answer::Lost(before),
             Judgement::Repeated => done(before),
             Judgement::Added => {
                 let after = Arc::new(after);
-                self.added(&subject, entry, &before, &after);
+                self.added(subject, entry, &before, &after);
                 done(after)
             }
         }
     }
 
-    fn added(&mut self, subject: &Subject, entry: &Entry, before: &Arc<Known>, after: &Arc<Known>) {
+    fn added(&mut self, subject: &Subject, entry: Entry, before: &Arc<Known>, after: &Arc<Known>) {
+        let key = if let Subject::Operation(key) = subject { *key } else { KeyDigest([0; 32]) };
+        let changes = changes(key, before, after, &entry, self.now);
         self.write(entry, before);
         for (id, park) in after.parks.iter().filter(|(id, _)| !before.parks.contains_key(*id)) {
             let slot = self.slot(&id.slot);
@@ -188,8 +187,6 @@ impl<'a> Draft<'a> {
                 self.end(id, end, after);
             }
         }
-        let key = if let Subject::Operation(key) = subject { *key } else { KeyDigest([0; 32]) };
-        let changes = changes(key, before, after, entry, self.now);
         for (total, more) in changes.totals {
             let value = self.base.index().totals().get(&total).copied().unwrap_or(0);
             *self.group.totals.entry(total).or_insert(value) += more;
@@ -200,15 +197,14 @@ impl<'a> Draft<'a> {
         }
         match subject {
             Subject::Operation(key) => {
-                let first = self.overlay.get(key).map_or_else(|| before.clone(), |(first, _)| first.clone());
-                self.overlay.insert(*key, (first, after.clone()));
+                self.overlay.entry(*key).or_insert_with(|| (before.clone(), before.clone())).1.clone_from(after);
             }
             Subject::Orphan(slot) => drop(self.orphans.insert(slot.clone(), after.clone())),
         }
     }
 
-    fn write(&mut self, entry: &Entry, before: &Known) {
-        let note = match entry.clone() {
+    fn write(&mut self, entry: Entry, before: &Known) {
+        let note = match entry {
             Entry::Admit { key, name, attempt, admission, .. } => {
                 let name = name.filter(|_| before.key.is_none());
                 Note::Admission { key, name, attempt, admission }
@@ -298,7 +294,7 @@ fn check_size(entry: &Entry) -> Result<(), Error> {
     };
     match entry {
         Entry::Admit { name, admission, .. } => {
-            let name = name.as_ref().map_or(0, |name| name.canonical_bytes().len());
+            let name = name.as_ref().map_or(0, |name| name.canonical_len());
             fits("topic", admission.slot.topic.len(), TOPIC_BYTES_MAX)?;
             fits("admission", name + admission.correlation.as_ref().map_or(0, String::len), ADMISSION_BYTES_MAX)
         }

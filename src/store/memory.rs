@@ -137,7 +137,7 @@ impl MemoryStore {
         let mut shared = self.lock();
         let waiting: Vec<(Batch, Reply)> = shared.queue.drain(..).collect();
         let (results, replies) = waiting.into_iter().unzip::<Batch, Reply, Vec<_>, Vec<_>>();
-        let answers = shared.commit_group(&results, (self.clock)());
+        let answers = shared.commit_group(results, (self.clock)());
         drop(shared);
         for (reply, answer) in replies.into_iter().zip(answers) {
             if let Some(answer) = answer {
@@ -204,8 +204,9 @@ struct Settings {
 
 impl Shared {
     /// Judges and adds a group; none for a batch that is never answered.
-    fn commit_group(&mut self, batches: &[Batch], now: UnixMillis) -> Vec<Option<Result<Appended, Error>>> {
-        let all = |error: &Error| batches.iter().map(|_| Some(Err(error.clone()))).collect();
+    fn commit_group(&mut self, batches: Vec<Batch>, now: UnixMillis) -> Vec<Option<Result<Appended, Error>>> {
+        let count = batches.len();
+        let all = |error: &Error| (0..count).map(|_| Some(Err(error.clone()))).collect();
         if let Some(error) = &self.stopped {
             return all(error);
         }
@@ -228,14 +229,14 @@ impl Shared {
         }
         let pressure = self.pressure();
         let mut draft = Draft::new(&self.durable, now);
-        let judge = |batch: &Batch| match &pressure {
-            Some(full) if is_new_work(batch) => Err(full.clone()),
+        let size = batches.iter().map(|batch| batch.0.len()).sum();
+        let judge = |batch: Batch| match &pressure {
+            Some(full) if is_new_work(&batch) => Err(full.clone()),
             _ => draft.batch(batch),
         };
-        let judged: Vec<Result<Vec<Answer>, Error>> = batches.iter().map(judge).collect();
+        let judged: Vec<Result<Vec<Answer>, Error>> = batches.into_iter().map(judge).collect();
         let group = draft.finish();
         self.durable.add(&group);
-        let size = batches.iter().map(|batch| batch.0.len()).sum();
         let appended = |answers| Appended { answers, group: size, sync: Duration::ZERO };
         match fault {
             Some(_) => all(&unknown),
@@ -298,7 +299,7 @@ impl ReceiptStore for MemoryStore {
             shared.queue.push_back((batch, reply));
             return;
         }
-        let answers = shared.commit_group(&[batch], (self.clock)());
+        let answers = shared.commit_group(vec![batch], (self.clock)());
         drop(shared);
         if let Some(answer) = answers.into_iter().next().flatten() {
             reply(answer);

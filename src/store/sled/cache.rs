@@ -41,6 +41,8 @@ struct Shard {
     ring: VecDeque<KeyDigest>,
     places: Places,
     bytes: usize,
+    /// What the last packing left: room for the next one.
+    scratch: Vec<u8>,
 }
 
 struct Kept {
@@ -52,7 +54,7 @@ struct Kept {
 /// Settled operations are kept packed: ten times as many fit.
 enum Form {
     Live(Arc<Known>),
-    Packed(Vec<u8>),
+    Packed(Box<[u8]>),
 }
 
 /// What memory says about a key.
@@ -141,7 +143,7 @@ impl Shard {
     }
 
     fn insert(&mut self, key: KeyDigest, known: &Arc<Known>, bytes_max: usize) {
-        let packed = if known.receipt.state().is_settled() { pack(known) } else { None };
+        let packed = if known.receipt.state().is_settled() { pack(known, &mut self.scratch) } else { None };
         let form = packed.map_or_else(|| Form::Live(known.clone()), Form::Packed);
         let weight = if let Form::Packed(packed) = &form { packed.len() } else { LIVE_BYTES };
         let bytes = ENTRY_BYTES + weight;
@@ -189,9 +191,11 @@ struct Packed {
     held: BTreeMap<ParkId, BTreeMap<Slot, RecordDigest>>,
 }
 
-fn pack(known: &Known) -> Option<Vec<u8>> {
+fn pack(known: &Known, scratch: &mut Vec<u8>) -> Option<Box<[u8]>> {
     let Known { key, receipt, parks, ends, held } = known;
-    postcard::to_stdvec(&PackedRef { key, receipt, parks, ends, held }).ok()
+    scratch.clear();
+    *scratch = postcard::to_extend(&PackedRef { key, receipt, parks, ends, held }, std::mem::take(scratch)).ok()?;
+    Some(scratch.as_slice().into())
 }
 
 fn unpack(bytes: &[u8]) -> Option<Known> {

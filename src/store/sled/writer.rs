@@ -47,6 +47,9 @@ pub(super) struct Writer {
     pub(super) clock: WallClock,
 }
 
+/// Who is answered, and with what once the group is durable.
+type Judged = (Reply, Result<Vec<Answer>, Error>);
+
 struct Now<'a> {
     shared: &'a Shared,
     index: RwLockReadGuard<'a, Index>,
@@ -108,11 +111,11 @@ impl Writer {
     fn append(&mut self, batches: Vec<(Batch, Reply)>) {
         let size = batches.iter().map(|(batch, _)| batch.0.len()).sum();
         let started = Instant::now();
-        let (judged, group) = self.judge(&batches);
+        let (judged, mut group) = self.judge(batches);
         let adds = !group.notes.is_empty();
-        let written = self.shared.check_running().and_then(|()| self.write(group));
+        let written = self.shared.check_running().and_then(|()| self.write(&mut group));
         let sync = if adds { started.elapsed() } else { Duration::ZERO };
-        for ((_, reply), answers) in batches.into_iter().zip(judged) {
+        for (reply, answers) in judged {
             reply(match &written {
                 Ok(()) => answers.map(|answers| Appended { answers, group: size, sync }),
                 Err(error) => Err(error.clone()),
@@ -120,27 +123,27 @@ impl Writer {
         }
     }
 
-    fn judge(&self, batches: &[(Batch, Reply)]) -> (Vec<Result<Vec<Answer>, Error>>, Group) {
+    fn judge(&self, batches: Vec<(Batch, Reply)>) -> (Vec<Judged>, Group) {
         let pressure = self.shared.pressure();
         let base = Now { shared: &self.shared, index: self.shared.index() };
         let mut draft = Draft::new(&base, (self.clock)());
-        let judge = |(batch, _): &(Batch, Reply)| match &pressure {
-            Some(full) if is_new_work(batch) => Err(full.clone()),
-            _ => draft.batch(batch),
+        let judge = |(batch, reply): (Batch, Reply)| match &pressure {
+            Some(full) if is_new_work(&batch) => (reply, Err(full.clone())),
+            _ => (reply, draft.batch(batch)),
         };
-        let judged = batches.iter().map(judge).collect();
+        let judged = batches.into_iter().map(judge).collect();
         (judged, draft.finish())
     }
 
     /// Makes a group durable, then shows it. A group that adds nothing rests on what is durable already.
-    fn write(&mut self, mut group: Group) -> Result<(), Error> {
+    fn write(&mut self, group: &mut Group) -> Result<(), Error> {
         if group.notes.is_empty() {
             return Ok(());
         }
         let shared = self.shared.clone();
         let mut places = self.durable(|disk| disk.write(&group.notes, Entries::default()))?;
         shared.cache.publish(&mut places, &mut group.touched);
-        shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(&group);
+        shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(group);
         match shared.directory.free_bytes() {
             Ok(free) => shared.disk_free.store(free, Ordering::Relaxed),
             Err(_) => shared.disk_free.store(0, Ordering::Relaxed),
