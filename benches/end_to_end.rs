@@ -86,6 +86,7 @@ fn settings(topic: &str, group: &str) -> Settings {
         client: client(),
         permits: PERMITS,
         tenant_permits_max: PERMITS,
+        waiting_grace: Duration::from_secs(10),
         partition_records_max: 4096,
         partition_bytes_max: 32 << 20,
         batch_records_max: 1024,

@@ -113,6 +113,7 @@ fn a_value_out_of_its_bounds_is_refused_with_its_place() {
         assert_eq!(refusal(text), said);
     }
     assert!(refusal("[runner]\ncommit_interval = \"soon\"\n").starts_with("runner.commit_interval is no duration such as \"30s\""));
+    assert_eq!(refusal("[runner]\nwaiting_grace = \"0s\"\n"), "runner.waiting_grace must lie between 1ms and 24h (text)");
     assert!(refusal("[runner]\ndrain_budget = \"4m\"\n").contains("half of kafka.poll_interval_max"));
 }
 

@@ -4,6 +4,8 @@
 mod cases;
 #[path = "machine/random.rs"]
 mod random;
+#[path = "machine/room.rs"]
+mod room;
 #[path = "machine/stories.rs"]
 mod stories;
 #[path = "machine/world.rs"]

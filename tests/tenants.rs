@@ -96,6 +96,30 @@ fn a_hot_key_keeps_no_tenant_of_another_partition_waiting() {
     hanging("hot-other", Where::OtherPartition, Some("one key"));
 }
 
+/// Handlers that hang hold a tenant's share of the permits, and its records the whole bound of the partition. What makes no progress is
+/// set aside, so that the others are fetched at all, and runs once each when the handlers return.
+fn filling(name: &str, hot_key: Option<&str>) {
+    let world = world(name, |service| {
+        service.partition_records_max = 100;
+        service.waiting_grace_ms = 500;
+    });
+    world.server.always(prefix("hot/"), Behaviour::ApplyLate);
+    world.produce(Where::SamePartition, hot_key);
+    let running = world.service.start().ready();
+    world.wait_others();
+    assert_eq!(world.starts("other"), u64::from(OTHERS));
+    assert!(world.starts("hot") <= 2, "nothing of the hanging tenant runs beyond its share");
+    world.finish(running);
+}
+
+fn handlers_that_hang_and_fill_the_bound_keep_no_other_tenant_waiting() {
+    filling("fill-tenant", None);
+}
+
+fn a_hot_key_that_hangs_and_fills_the_bound_keeps_no_other_tenant_waiting() {
+    filling("fill-key", Some("one key"));
+}
+
 /// Every attempt of the hot tenant fails. Its records wait for their next attempts, and make room where they hold more than half
 /// of the partition's bound.
 fn failing(name: &str, place: Where) {
@@ -167,6 +191,8 @@ fn main() {
         handlers_that_hang_keep_no_tenant_of_another_partition_waiting,
         a_hot_key_keeps_no_other_tenant_of_the_partition_waiting,
         a_hot_key_keeps_no_tenant_of_another_partition_waiting,
+        handlers_that_hang_and_fill_the_bound_keep_no_other_tenant_waiting,
+        a_hot_key_that_hangs_and_fills_the_bound_keeps_no_other_tenant_waiting,
         work_that_fails_keeps_no_other_tenant_of_the_partition_waiting,
         work_that_fails_keeps_no_tenant_of_another_partition_waiting,
         unresolved_work_keeps_no_other_tenant_of_the_partition_waiting,

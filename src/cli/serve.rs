@@ -186,6 +186,7 @@ pub(super) fn settings(config: &Config) -> Settings {
         client: kafka.settings.clone(),
         permits: runner.permits,
         tenant_permits_max: runner.tenant_permits_max,
+        waiting_grace: runner.waiting_grace,
         partition_records_max: runner.partition_records_max,
         partition_bytes_max: runner.partition_bytes_max,
         batch_records_max: runner.batch_records_max,

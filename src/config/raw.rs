@@ -48,6 +48,7 @@ pub(super) struct Runner {
     pub(super) tenant_permits_max: i64,
     pub(super) partition_records_max: i64,
     pub(super) partition_bytes_max: i64,
+    pub(super) waiting_grace: String,
     pub(super) batch_records_max: i64,
     pub(super) commit_interval: String,
     pub(super) drain_budget: String,

@@ -112,6 +112,8 @@ pub struct Runner {
     pub partition_records_max: usize,
     /// Their bytes, at most.
     pub partition_bytes_max: u64,
+    /// How long work waits without progress until it makes room for others.
+    pub waiting_grace: Duration,
     /// Records of a batch, at most.
     pub batch_records_max: usize,
     /// Between commits.
@@ -221,6 +223,7 @@ pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error
         reply_time_limit: duration("runner.reply_time_limit", &raw.reply_time_limit, layers)?,
         partition_records_max: number("runner.partition_records_max", raw.partition_records_max, 10_000_000)?,
         partition_bytes_max: count("runner.partition_bytes_max", raw.partition_bytes_max, 1, COUNT_MAX, layers)?,
+        waiting_grace: duration("runner.waiting_grace", &raw.waiting_grace, layers)?,
         batch_records_max: number("runner.batch_records_max", raw.batch_records_max, 1_000_000)?,
         commit_interval: duration("runner.commit_interval", &raw.commit_interval, layers)?,
         drain_budget: duration("runner.drain_budget", &raw.drain_budget, layers)?,

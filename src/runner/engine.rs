@@ -375,6 +375,8 @@ fn limits(settings: &Settings) -> Limits {
         permits: settings.permits,
         tenant_permits_max: settings.tenant_permits_max,
         partition_records_max: settings.partition_records_max,
+        partition_bytes_max: settings.partition_bytes_max,
+        waiting_grace: settings.waiting_grace,
         park_record_bytes_max: settings.park_record_bytes_max,
         reply_attempts_max: settings.reply_attempts_max,
         reply_back_off: Duration::from_secs(1),

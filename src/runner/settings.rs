@@ -45,6 +45,8 @@ pub struct Settings {
     pub partition_records_max: usize,
     /// Their bytes.
     pub partition_bytes_max: u64,
+    /// How long work waits without progress until it makes room for others.
+    pub waiting_grace: Duration,
     /// Records handed over at once.
     pub batch_records_max: usize,
     /// Between two commits.

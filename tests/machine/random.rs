@@ -28,6 +28,7 @@ fn run(seed: u64, contract: &Contract) {
         .collect();
     let mut limits = limits(1 + usize::try_from(dice.roll(4)).unwrap(), 12);
     limits.tenant_permits_max = 2;
+    limits.waiting_grace = std::time::Duration::from_millis(200);
     let mut world = World::with(vec![policy(contract.clone())], limits, log);
     world.deduplicates = matches!(contract, Contract::DestinationDeduplicates { .. });
     for _ in 0..300 {

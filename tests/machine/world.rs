@@ -84,6 +84,8 @@ pub struct World {
     pub drained: bool,
     pub looked: Vec<(KeyDigest, Monotonic)>,
     pub auto_look: bool,
+    /// Parked records that were read.
+    pub read: usize,
     pub actions: Vec<Action>,
 }
 
@@ -100,6 +102,8 @@ pub fn limits(permits: usize, records: usize) -> Limits {
         permits,
         tenant_permits_max: permits,
         partition_records_max: records,
+        partition_bytes_max: 1 << 40,
+        waiting_grace: Duration::from_millis(2000),
         park_record_bytes_max: 1 << 20,
         reply_attempts_max: 3,
         reply_back_off: Duration::from_millis(10),
@@ -155,6 +159,7 @@ impl World {
             drained: false,
             looked: vec![],
             auto_look: true,
+            read: 0,
             actions: vec![],
         };
         world.start();
@@ -278,6 +283,7 @@ impl World {
                 return Some(Event::Doubtful { key, known });
             }
             Action::Unpark { key, park } => {
+                self.read += 1;
                 let (payload, offset) = self.disk.payloads[&park].clone();
                 let subject = Arc::new(self.subject(offset).expect("parked with an operation"));
                 assert_eq!(subject.key, key);

@@ -4,7 +4,7 @@ use super::{
     Action, AttemptKey, DeadLetterReason, Machine, Tally, WorkId,
     futures::Life,
     partition::Gate,
-    permits::Asker,
+    permits::{Asker, Origin},
     types::{Replay, StartKind, Then, Timer, doubt_reason},
     work::{Phase, Source, Work},
 };
@@ -62,8 +62,10 @@ impl Machine {
     }
 
     pub(super) fn asker(&self, id: WorkId) -> Option<Asker> {
-        let subject = self.works.get(&id)?.subject.as_ref()?;
-        Some((subject.route, subject.name.tenant().into()))
+        let work = self.works.get(&id)?;
+        let subject = work.subject.as_ref()?;
+        let origin = if matches!(work.source, Source::Slot(_)) { Origin::Slot } else { Origin::Parked };
+        Some((subject.route, subject.name.tenant().into(), origin))
     }
 
     /// Gives permits out. What was decided on a state that has changed since is decided afresh first.
@@ -71,7 +73,7 @@ impl Machine {
         if self.store_full.is_some() {
             return;
         }
-        while let Some(id) = self.permits.grant() {
+        while let Some(id) = self.permits.grant(now.monotonic) {
             let queued = self.works.get(&id).and_then(|work| Some((work, work.subject.clone()?)));
             let granted = queued.and_then(|(work, subject)| Some((work, self.keys.get(&subject.key)?.known.clone(), subject)));
             assert!(granted.is_some(), "a permit was granted to work that has left");
@@ -140,6 +142,9 @@ impl Machine {
         self.futures.started(attempt, life);
         self.tally(Tally::Started(kind));
         self.set_phase(id, Phase::Running(number));
+        if let Some(work) = self.works.get_mut(&id) {
+            work.since = now.monotonic;
+        }
         actions.push(Action::Start { work: id, attempt, slot });
     }
 
@@ -163,7 +168,7 @@ impl Machine {
     /// Gives the permit of work that was granted one back, before anything ran.
     pub(super) fn release(&mut self, id: WorkId) {
         let granted = self.works.get(&id).is_some_and(|work| matches!(work.phase, Phase::Extracting(_) | Phase::Admitting(_)));
-        if granted && let Some((_, tenant)) = self.asker(id) {
+        if granted && let Some((_, tenant, _)) = self.asker(id) {
             self.permits.release(&tenant);
         }
     }
@@ -271,10 +276,10 @@ impl Machine {
     /// Work whose future is detached leaves; nothing of the future's is lost.
     pub(super) fn detach(&mut self, id: WorkId, work: &Work) {
         let (Phase::Running(number), Some(key)) = (&work.phase, work.key()) else { return };
-        if let Some(life) = self.futures.get_mut(&(key, *number)) {
-            life.work = None;
-            life.deposed = true;
-        }
+        // One that has ended, or passed its deadline, is nobody's any more: nothing waits behind it.
+        let Some(life) = self.futures.get_mut(&(key, *number)).filter(|life| life.work.is_some()) else { return self.careful_done(id) };
+        life.work = None;
+        life.deposed = true;
         if let Some(entry) = self.keys.get_mut(&key) {
             entry.deposed.insert(*number);
         }

@@ -8,12 +8,13 @@ use super::{
 };
 use crate::protocol::{
     doubt::{self, Future},
+    fingerprint::Fingerprint,
     key::KeyDigest,
     known::{Answer, Entry, Known},
     lookup::Look,
     note::{AttemptId, Author, Ruling, Slot, Verdict},
     outcome::Finding,
-    park::{ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
+    park::{Park, ParkId, ParkReason, Payload, RecordDigest, SlotNotes},
     policy::Contract,
     receipt::State,
     time::{Monotonic, Now},
@@ -60,8 +61,17 @@ impl Machine {
 
     /// Looks at an operation: asks the destination, runs a parked record again, or leaves it to a person.
     pub(super) fn attend(&mut self, key: KeyDigest, known: &Arc<Known>, now: Now, actions: &mut Vec<Action>) {
+        self.attend_to(key, known, now, actions);
+        if self.doubtful.get(&key).is_none_or(|entry| entry.busy != Busy::Resuming) {
+            self.aside.resumed(&key);
+        }
+    }
+
+    fn attend_to(&mut self, key: KeyDigest, known: &Arc<Known>, now: Now, actions: &mut Vec<Action>) {
         self.weigh(key, known);
-        let Some(route) = self.route_of(known).or_else(|| self.route_attended(key)) else { return };
+        let Some(route) = self.route_of(known).or_else(|| self.route_attended(key)) else {
+            return self.attend_unnamed(key, known, now, actions);
+        };
         let stopping = self.is_stopping();
         let entry = self.doubtful.entry(key).or_insert(Doubtful::new(route));
         entry.route = route;
@@ -95,9 +105,23 @@ impl Machine {
         }
     }
 
+    /// Nothing but a parked record tells what operation this is: it was set aside before anything of it began.
+    fn attend_unnamed(&mut self, key: KeyDigest, known: &Arc<Known>, now: Now, actions: &mut Vec<Action>) {
+        if known.receipt.state() != State::New || !known.parks.values().any(|park| park.reason.follows_operation()) {
+            return;
+        }
+        let stopping = self.is_stopping();
+        let entry = self.doubtful.entry(key).or_insert(Doubtful::new(usize::MAX));
+        entry.due = None;
+        if entry.busy != Busy::No || stopping {
+            return self.attend_after(key, self.limits.look_up_back_off.0, now);
+        }
+        self.resume(key, known, usize::MAX, now, actions);
+    }
+
     /// Whether an attempt's absence rests on a single denial, and the destination can be asked once more.
     fn owes_look(&self, known: &Known, route: usize) -> bool {
-        let asks = matches!(self.routes[route].policy.contract.last(), Contract::Ask { .. });
+        let asks = self.routes.get(route).is_some_and(|route| matches!(route.policy.contract.last(), Contract::Ask { .. }));
         asks && !known.receipt.unconfirmed().is_empty() && known.parks.values().any(|park| park.reason.follows_operation())
     }
 
@@ -105,6 +129,7 @@ impl Machine {
     fn leave(&mut self, key: KeyDigest, known: &Known, route: usize) {
         if !self.owes_look(known, route) {
             self.doubtful.remove(&key);
+            self.aside.forget(&key);
         }
     }
 
@@ -144,12 +169,15 @@ impl Machine {
 
     /// Runs the oldest parked record of an operation that may run.
     fn resume(&mut self, key: KeyDigest, known: &Known, route: usize, now: Now, actions: &mut Vec<Action>) {
-        let held = |reason: ParkReason| reason.follows_operation();
-        let Some(park) = known.open_parks().filter(|(_, park)| held(park.reason)).map(|(id, _)| id.clone()).next() else {
+        let held = |park: &Park| park.reason.follows_operation() && !park.fingerprint.is_some_and(|own| is_other(known, own));
+        let Some(park) = known.open_parks().filter(|(_, park)| held(park)).map(|(id, _)| id.clone()).next() else {
             return self.leave(key, known, route);
         };
         if self.keys.get(&key).is_some_and(|entry| entry.is_busy()) {
             return self.attend_after(key, self.limits.look_up_back_off.0, now);
+        }
+        if !self.has_turn(key, known, route, &park) {
+            return;
         }
         if let Some(entry) = self.doubtful.get_mut(&key) {
             entry.busy = Busy::Resuming;
@@ -160,6 +188,10 @@ impl Machine {
     pub(super) fn unparked(&mut self, park: ParkId, slot: Slot, payload: Arc<Payload>, record: RecordDigest, subject: Arc<Subject>) {
         if let Some(entry) = self.doubtful.get_mut(&subject.key) {
             entry.busy = Busy::No;
+            entry.route = subject.route;
+        }
+        if !self.keeps_turn(subject.key, &park, subject.route, subject.name.tenant()) {
+            return;
         }
         let id = self.new_id();
         let lane = Lane::Own(slot.offset);
@@ -170,6 +202,7 @@ impl Machine {
     }
 
     pub(super) fn not_unparked(&mut self, key: KeyDigest, now: Now) {
+        self.aside.resumed(&key);
         if let Some(entry) = self.doubtful.get_mut(&key) {
             entry.busy = Busy::No;
         }
@@ -182,6 +215,10 @@ impl Machine {
         let (known, busy) = (entry.known.clone(), entry.busy_for(id));
         if busy || self.is_stopping() {
             return self.back_to_park(id, now);
+        }
+        if is_other(&known, subject.fingerprint) {
+            // Set aside before its operation was known with other parameters: never run, listed for a person.
+            return drop(self.remove(id));
         }
         match known.receipt.state() {
             State::Retryable | State::New => self.retry(id, &known, now, actions),
@@ -272,6 +309,11 @@ impl Machine {
             }
         }
     }
+}
+
+/// Whether an operation is known with other parameters than these.
+fn is_other(known: &Known, fingerprint: Fingerprint) -> bool {
+    known.receipt.state() != State::New && known.receipt.fingerprint().is_some_and(|own| own.differs(fingerprint))
 }
 
 impl Doubtful {

@@ -254,7 +254,7 @@ impl Machine {
     }
 
     /// Takes work out of the queue for permits.
-    fn withdraw(&mut self, id: WorkId) {
+    pub(super) fn withdraw(&mut self, id: WorkId) {
         if self.works.get(&id).is_some_and(|work| work.phase == Phase::Permit)
             && let Some(asker) = self.asker(id)
         {
@@ -350,7 +350,7 @@ impl Machine {
     pub(super) fn store_full(&mut self, reason: Option<String>) {
         self.store_full = reason;
         if self.store_full.is_none() {
-            self.ready.extend(self.works.names(|work| work.phase == Phase::Blocked));
+            self.works.names(|work| work.phase == Phase::Blocked).into_iter().for_each(|id| self.decide_afresh(id));
         }
     }
 

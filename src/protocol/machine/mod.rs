@@ -6,12 +6,14 @@
 //! that fails must end the process: nobody knows whether it landed.
 
 mod arrive;
+mod aside;
 mod attempt;
 mod doubtful;
 mod futures;
 mod leave;
 mod partition;
 mod permits;
+mod room;
 mod table;
 mod types;
 mod waiting;
@@ -22,6 +24,7 @@ pub use types::{Action, Event, Limits, Replay, Replies, Route, StartKind, Tally,
 pub use work::{Arrived, Assignment, Content, DeadLetterReason, Delivery, Lane, Source, Subject, WorkId};
 
 use self::{
+    aside::Aside,
     doubtful::Doubtful,
     futures::Futures,
     partition::{Gate, Partition},
@@ -67,6 +70,7 @@ pub struct Machine {
     next_work: u64,
     keys: Table<KeyDigest, KeyEntry>,
     permits: Permits,
+    aside: Aside,
     futures: Futures,
     doubtful: BTreeMap<KeyDigest, Doubtful>,
     /// Operations in doubt since an unclean stop: rerun one at a time.
@@ -101,6 +105,7 @@ impl Machine {
             next_work: 0,
             keys: Table::default(),
             permits,
+            aside: Aside::default(),
             futures: Futures::default(),
             doubtful: BTreeMap::new(),
             careful,
@@ -124,7 +129,10 @@ impl Machine {
             Event::Assigned { assignment, topic, number, start, known_complete } => {
                 self.assigned(Partition::new(assignment, topic, number, start, known_complete));
             }
-            Event::Arrived { assignment, deliveries } => self.arrived(assignment, deliveries, actions),
+            Event::Arrived { assignment, deliveries } => {
+                self.arrived(assignment, deliveries, actions);
+                self.watch_bound(assignment, now, actions);
+            }
             Event::Reached { assignment, offset } => self.reached(assignment, offset),
             Event::Appended { ticket, answers } => self.appended(ticket, answers, now, actions),
             Event::Refused { ticket, reason } => self.refused(ticket, reason, actions),
@@ -147,6 +155,7 @@ impl Machine {
         self.fire_timers(now, actions);
         self.settle_ready(now, actions);
         self.grant_permits(now, actions);
+        self.resume_next(actions);
         actions.append(&mut self.later);
         self.let_go(actions);
     }
@@ -249,6 +258,7 @@ impl Machine {
                     }
                 }
                 Timer::Drain(partition) => self.drain_over(partition, now.monotonic),
+                Timer::Room(partition) => self.room_due(partition, now, actions),
             }
         }
     }
@@ -320,9 +330,12 @@ impl Machine {
         self.routes.iter().position(|route| route.names.iter().any(|own| own == name))
     }
 
+    /// Nothing of it is on its way: at the head of its lane it is decided about, behind others it waits to be.
     fn decide_afresh(&mut self, work: WorkId) {
         self.set_phase(work, work::Phase::Lane);
-        self.ready.push_back(work);
+        if !self.is_behind(work) {
+            self.ready.push_back(work);
+        }
     }
 
     fn then(&mut self, then: Then, answer: &Answer, now: Now, actions: &mut Vec<Action>) {

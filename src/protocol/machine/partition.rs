@@ -39,6 +39,10 @@ pub(super) struct Partition {
     pub(super) bytes: u64,
     /// Work that only waits, oldest first.
     pub(super) waiting: BTreeSet<WorkId>,
+    /// When it is next looked whether something that makes no progress fills the bound, at the earliest.
+    pub(super) room_at: Monotonic,
+    /// A timer for that is set.
+    pub(super) watched: bool,
 }
 
 impl Partition {
@@ -56,6 +60,8 @@ impl Partition {
             works: BTreeSet::new(),
             bytes: 0,
             waiting: BTreeSet::new(),
+            room_at: Monotonic(0),
+            watched: false,
         }
     }
 

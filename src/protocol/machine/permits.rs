@@ -2,20 +2,31 @@
 //! handlers cannot take them all.
 
 use super::work::WorkId;
+use crate::protocol::time::Monotonic;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Bound,
     sync::Arc,
+    time::Duration,
 };
 
-/// Who asks: a route and a tenant.
-pub(super) type Asker = (usize, Arc<str>);
+/// Whether work comes from its partition or from a parked record. They take turns, so that neither starves the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    Slot,
+    Parked,
+}
+
+/// Who asks: a route and a tenant, for either kind of work.
+pub(super) type Asker = (usize, Arc<str>, Origin);
 
 #[derive(Debug)]
 pub(super) struct Permits {
     free: usize,
     per_tenant_max: usize,
     held: BTreeMap<Arc<str>, usize>,
+    /// Tenants that hold their whole share, and when they last got a permit.
+    full: BTreeMap<Arc<str>, Monotonic>,
     queues: BTreeMap<Asker, VecDeque<WorkId>>,
     turn: Option<Asker>,
     paused: BTreeSet<usize>,
@@ -27,6 +38,7 @@ impl Permits {
             free: permits,
             per_tenant_max: per_tenant_max.max(1),
             held: BTreeMap::new(),
+            full: BTreeMap::new(),
             queues: BTreeMap::new(),
             turn: None,
             paused: BTreeSet::new(),
@@ -48,7 +60,7 @@ impl Permits {
     }
 
     /// The next piece of work that gets a permit: after the asker that was served last, one that may have one.
-    pub(super) fn grant(&mut self) -> Option<WorkId> {
+    pub(super) fn grant(&mut self, now: Monotonic) -> Option<WorkId> {
         if self.free == 0 {
             return None;
         }
@@ -64,7 +76,11 @@ impl Permits {
             self.queues.remove(&asker);
         }
         self.free -= 1;
-        *self.held.entry(asker.1.clone()).or_default() += 1;
+        let held = self.held.entry(asker.1.clone()).or_default();
+        *held += 1;
+        if *held >= self.per_tenant_max {
+            self.full.insert(asker.1.clone(), now);
+        }
         self.turn = Some(asker);
         work
     }
@@ -73,10 +89,31 @@ impl Permits {
         self.free += 1;
         if let Some(held) = self.held.get_mut(tenant) {
             *held -= 1;
+            self.full.remove(tenant);
             if *held == 0 {
                 self.held.remove(tenant);
             }
         }
+    }
+
+    /// Whether others could start: a permit is free.
+    pub(super) fn is_any_free(&self) -> bool {
+        self.free > 0
+    }
+
+    /// Whether a tenant has held its whole share for so long, and got or gave back none.
+    pub(super) fn is_stuck(&self, tenant: &str, now: Monotonic, grace: Duration) -> bool {
+        self.full.get(tenant).is_some_and(|last| now.since(*last) >= grace)
+    }
+
+    /// How much of an asker's work waits for a permit.
+    pub(super) fn queued(&self, asker: &Asker) -> usize {
+        self.queues.get(asker).map_or(0, VecDeque::len)
+    }
+
+    /// Permits that one tenant may hold.
+    pub(super) fn tenant_share(&self) -> usize {
+        self.per_tenant_max
     }
 
     pub(super) fn pause(&mut self, route: usize) {

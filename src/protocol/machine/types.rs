@@ -29,6 +29,11 @@ pub struct Limits {
     pub tenant_permits_max: usize,
     /// Records of a partition that may be on their way; the driver fetches no more than that. Half of them may wait.
     pub partition_records_max: usize,
+    /// Their bytes.
+    pub partition_bytes_max: u64,
+    /// How long work waits behind an attempt, or for a permit of its tenant's share, without any progress there, until it counts as
+    /// waiting. Only while the partition is at its bound.
+    pub waiting_grace: Duration,
     /// Bytes of a record that can be parked, at most; a larger one that must be halts its partition.
     pub park_record_bytes_max: u64,
     /// Runs of the reply hook for one record, at most.
@@ -412,6 +417,7 @@ pub(super) enum Timer {
     Reply(WorkId),
     Doubt(KeyDigest),
     Drain(usize),
+    Room(usize),
 }
 
 /// The side of a parameter conflict whose record came second; the first side is the receipt's.

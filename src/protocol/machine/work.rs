@@ -230,6 +230,8 @@ pub(super) struct Work {
     pub(super) notes: SlotNotes,
     pub(super) subject: Option<Arc<Subject>>,
     pub(super) phase: Phase,
+    /// When its attempt started, while one runs.
+    pub(super) since: Monotonic,
     /// Text for people: why it is parked or dead-lettered.
     pub(super) detail: String,
     /// The state of its operation that the decision to run rests on.
@@ -256,6 +258,7 @@ impl Work {
             notes,
             subject: None,
             phase: Phase::Lane,
+            since: Monotonic(0),
             detail: String::new(),
             seen: Revision::default(),
             replay: Replay::Repeat,
