@@ -159,6 +159,9 @@ impl Engine {
                 if let Some(ended) = self.take(told, &mut actions) {
                     return ended;
                 }
+                if self.machine.has_batch() {
+                    self.perform(&mut actions);
+                }
             }
             self.machine.on(event, self.clock.now(), &mut actions);
             self.perform(&mut actions);

@@ -2,7 +2,7 @@
 //! before and after it, and when its slot is complete. It performs nothing: events and the time go in, actions come out.
 //!
 //! The caller owns the store, the handlers, the broker and the clock. It calls [`Machine::on`] with each event, performs the actions
-//! in their order, and calls [`Machine::flush`] once its inbox is empty, which turns the gathered entries into one batch. A batch
+//! in their order, and calls [`Machine::flush`] once its inbox is empty, which turns the gathered entries into batches. A batch
 //! that fails must end the process: nobody knows whether it landed.
 
 mod arrive;
@@ -44,6 +44,9 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
+
+/// Entries of one batch, at most: so that the store writes some while the next are decided about. Batches that wait for one sync share it.
+const BATCH_ENTRIES_MAX: usize = 256;
 
 /// What the machine holds about an operation while something of it is on its way.
 #[derive(Debug)]
@@ -160,17 +163,23 @@ impl Machine {
         self.let_go(actions);
     }
 
-    /// Turns what was gathered since the last call into one batch.
+    /// Turns what was gathered since the last call into batches, in its order.
     pub fn flush(&mut self, actions: &mut Vec<Action>) {
-        if self.entries.is_empty() {
-            return;
+        while !self.entries.is_empty() {
+            let ticket = Ticket(self.next_ticket);
+            self.next_ticket += 1;
+            let some = self.entries.len().min(BATCH_ENTRIES_MAX);
+            let (entries, thens): (Vec<_>, Vec<_>) = self.entries.drain(..some).unzip();
+            let thens = entries.iter().map(Entry::key).zip(thens).collect();
+            self.appending.insert(ticket, thens);
+            actions.push(Action::Append { ticket, entries });
         }
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        let (entries, thens): (Vec<_>, Vec<_>) = self.entries.drain(..).unzip();
-        let thens = entries.iter().map(Entry::key).zip(thens).collect();
-        self.appending.insert(ticket, thens);
-        actions.push(Action::Append { ticket, entries });
+    }
+
+    /// Whether a whole batch is gathered: calling [`Machine::flush`] now lets the store work on it meanwhile.
+    #[must_use]
+    pub fn has_batch(&self) -> bool {
+        self.entries.len() >= BATCH_ENTRIES_MAX
     }
 
     /// When [`Event::Tick`] is due at the latest.
