@@ -1,7 +1,7 @@
 //! One property a test, told as a story.
 
 use crate::world::*;
-use receipted::protocol::{machine::Event, policy::Policy, time::Monotonic};
+use receipted::protocol::{known::Entry, machine::Event, policy::Policy, time::Monotonic};
 use std::time::Duration;
 
 #[test]
@@ -400,4 +400,34 @@ fn a_second_look_that_finds_nothing_new_is_the_last() {
     world.auto_look = false;
     world.settle(&Act::Apply, 300);
     assert!(world.looked.is_empty(), "nobody asks again");
+}
+
+#[test]
+fn the_next_of_a_lane_shares_its_syncs_and_starts_after_the_fact_before_it() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", 1, 7), row("acme", 2, 7), row("acme", 1, 7), row("acme", 3, 7)]);
+    world.deliver(4);
+    world.sync_all();
+    assert_eq!(world.running.len(), 1, "one of a lane at a time");
+    world.act_all(&Act::Apply);
+    let kinds: Vec<&str> =
+        world.unsynced[0].1.iter().map(|entry| if matches!(entry, Entry::Fact { .. }) { "fact" } else { "admission" }).collect();
+    assert_eq!((kinds, world.unsynced.len()), (vec!["fact", "admission"], 1), "both share a sync");
+    assert_eq!(world.starts.len(), 1, "and nothing starts before it");
+    world.sync_all();
+    assert_eq!(world.starts, [("acme/1".to_string(), 1), ("acme/2".to_string(), 1)]);
+    world.settle(&Act::Apply, 100);
+    assert_eq!(world.starts.len(), 3, "the repeat ran nothing");
+    assert_eq!(world.committed, 4);
+}
+
+#[test]
+fn a_lane_waits_for_an_attempt_that_had_no_effect() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", 1, 7), row("acme", 2, 7)]);
+    world.deliver(2);
+    world.sync_all();
+    world.act_all(&Act::NoEffect);
+    world.sync_all();
+    assert_eq!(world.starts, [("acme/1".to_string(), 1)], "its retry comes first");
+    world.settle(&Act::Apply, 1000);
+    assert_eq!(world.starts, [("acme/1".to_string(), 1), ("acme/1".to_string(), 2), ("acme/2".to_string(), 1)]);
 }

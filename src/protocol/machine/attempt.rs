@@ -5,7 +5,7 @@ use super::{
     futures::Life,
     partition::Gate,
     permits::{Asker, Origin},
-    types::{Replay, StartKind, Then, Timer, doubt_reason},
+    types::{Replay, Replies, StartKind, Then, Timer, doubt_reason},
     work::{Phase, Source, Work},
 };
 use crate::protocol::{
@@ -190,6 +190,9 @@ impl Machine {
             (Some(id), Some(fact)) => {
                 self.tally(Tally::Finished(fact_label(fact)));
                 self.set_phase(id, Phase::Recording(attempt.1));
+                if matches!(fact, Fact::Applied(_)) && self.routes[route].replies == Replies::None {
+                    self.pass_lane_on(id);
+                }
             }
             (Some(id), None) => {
                 let (reason, detail) = doubt_reason(outcome);
@@ -206,6 +209,16 @@ impl Machine {
                 let quiet = self.routes[route].policy.contract.quiet();
                 self.attend_at(attempt.0, now.monotonic.after(quiet), route);
             }
+        }
+    }
+
+    /// The effect is there, whatever becomes of its fact: the next of the lane may be admitted, and its admission shares the fact's sync.
+    fn pass_lane_on(&mut self, id: WorkId) {
+        let Some(work) = self.works.get(&id) else { return };
+        let (Source::Slot(assignment), lane) = (work.source.clone(), work.lane) else { return };
+        let partition = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment);
+        if let Some(next) = partition.and_then(|partition| partition.leave_lane(lane, id)) {
+            self.ready.push_back(next);
         }
     }
 
