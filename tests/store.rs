@@ -1,6 +1,9 @@
 //! What every receipt store has to do, run against each of them; and what the durable one does about kills, damage and locks.
 //! `cargo test --test store -- sled::` runs one store's part.
 
+#[cfg(feature = "sled")]
+#[path = "store/blocks.rs"]
+mod blocks;
 #[path = "store/contract.rs"]
 mod contract;
 #[cfg(feature = "sled")]
@@ -29,6 +32,6 @@ fn main() -> ExitCode {
     }
     trials.extend(model::trials());
     #[cfg(feature = "sled")]
-    trials.extend(durable::trials().into_iter().chain(kill::trials()));
+    trials.extend(durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()));
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }
