@@ -42,8 +42,9 @@ fn value(id: usize) -> String {
     format!("{head}{}\"}}", "x".repeat(226 - head.len()))
 }
 
-fn produce(topic: &str, ids: impl Iterator<Item = usize>) {
-    let records = ids.map(|id| cluster::record(value(id)).key(format!("{id:08}")).header("tenant", format!("t{}", id % 5)));
+/// Produces records with `keys` different record keys.
+fn produce(topic: &str, ids: impl Iterator<Item = usize>, keys: usize) {
+    let records = ids.map(|id| cluster::record(value(id)).key(format!("{:08}", id % keys)).header("tenant", format!("t{}", id % 5)));
     let records: Vec<_> = records.collect();
     for chunk in records.chunks(20_000) {
         broker::shared().produce_with(topic, chunk.to_vec(), &[("linger.ms", "5"), ("batch.num.messages", "10000")]);
@@ -258,24 +259,29 @@ fn main() {
 
     if chosen(0) || chosen(1) {
         let topic = broker::shared().fresh_topic("bench-new", PARTITIONS);
-        produce(&topic, 0..records);
+        produce(&topic, 0..records, usize::MAX);
         let plain = (0..2).map(|_| rate(bare_run(&topic, "bench-bare", records))).fold(0.0, f64::max);
         let store = folder.path().join("new");
         let fresh = rate(receipted_run(&topic, "bench-new", &store, records, Duration::ZERO));
         println!("new operations       {fresh:>10.0}/s   bare consumer {plain:>10.0}/s   ratio {:.2}", fresh / plain);
         if chosen(1) {
-            produce(&topic, 0..records);
+            produce(&topic, 0..records, usize::MAX);
             let repeats = rate(receipted_run(&topic, "bench-new", &store, 2 * records, Duration::ZERO));
             println!("repeats              {repeats:>10.0}/s   bare consumer {plain:>10.0}/s   ratio {:.2}", repeats / plain);
         }
     }
     if chosen(2) {
-        let mixed = broker::shared().fresh_topic("bench-mixed", PARTITIONS);
-        produce(&mixed, with_repeats(records));
-        let pause = Duration::from_millis(2);
-        let ordered = rate(bare_key_ordered(&mixed, "bench-ordered", records, pause));
-        let store = folder.path().join("mixed");
-        let slow = rate(receipted_run(&mixed, "bench-mixed", &store, records, pause));
-        println!("2 ms, 30 % repeats   {slow:>10.0}/s   key-ordered   {ordered:>10.0}/s   ratio {:.2}", slow / ordered);
+        // Few keys: what a lane costs. As many as operations: what a record costs.
+        for keys in [100, 1000, usize::MAX] {
+            let name = if keys == usize::MAX { "all".to_string() } else { keys.to_string() };
+            let mixed = broker::shared().fresh_topic(&format!("bench-{name}"), PARTITIONS);
+            produce(&mixed, with_repeats(records), keys);
+            let pause = Duration::from_millis(2);
+            let ordered = rate(bare_key_ordered(&mixed, &format!("bench-ordered-{name}"), records, pause));
+            let store = folder.path().join(&name);
+            let slow = rate(receipted_run(&mixed, &format!("bench-{name}"), &store, records, pause));
+            let ratio = slow / ordered;
+            println!("2 ms, 30 % repeats   {slow:>10.0}/s   key-ordered   {ordered:>10.0}/s   ratio {ratio:.2}   keys: {name}");
+        }
     }
 }

@@ -11,7 +11,7 @@ pub(super) struct Table<K, V>(std::collections::HashMap<K, V, FxBuildHasher>);
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self(std::collections::HashMap::default())
+        Self(Default::default())
     }
 }
 
