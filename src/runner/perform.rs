@@ -243,7 +243,7 @@ impl Engine {
             Action::Load { key } => return self.load(key).map(|known| Event::Doubtful { key, known }),
             Action::Unpark { key, park } => self.unpark(key, park),
             Action::LookUp { key, name, route, park, attempt, key_generation } => {
-                self.tasks.look_up(LookUp { key, name, route, park, attempt, key_generation }, self.clock);
+                self.tasks.look_up(LookUp { key, name, route, park, attempt, key_generation }, self.clock.clone());
             }
             Action::Commit { assignment, offset } => self.parts.commands.tell(Command::Commit(assignment, offset)),
             Action::Drained { assignment } => self.drained(assignment),
