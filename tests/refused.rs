@@ -88,6 +88,7 @@ fn main() {
         stores::a_store_of_another_cluster_or_group_is_refused,
         members::another_live_member_is_refused_until_it_is_gone,
         members::a_member_that_joins_later_ends_this_one,
+        members::a_client_setting_that_is_ours_is_refused_with_its_reason,
         members::a_member_that_takes_the_name_over_ends_this_one,
         offsets::a_group_with_offsets_that_are_not_ours_is_adopted,
         offsets::an_offset_set_forward_by_a_tool_is_refused,

@@ -10,6 +10,14 @@ pub enum Error {
     /// As the store's error says; then restart.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// Leave it out of [`Settings::client`](super::Settings::client); where a field of the settings does the same, set that.
+    #[error("client setting {name} is not yours to set: {reason}")]
+    Owned {
+        /// The setting.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Check `kafka.brokers`, the network and the security settings.
     #[error("no answer from the brokers at {brokers}; check kafka.brokers, the network and the security settings")]
     Unreachable {
@@ -83,6 +91,7 @@ impl Error {
         match self {
             Self::Store(store::Error::Io { .. } | store::Error::Stopped { .. } | store::Error::Corrupt { .. }) => 74,
             Self::Store(_)
+            | Self::Owned { .. }
             | Self::NoTopic { .. }
             | Self::OtherMember { .. }
             | Self::NotAlone { .. }

@@ -75,9 +75,10 @@ impl Runner {
     /// The caller closes the store.
     ///
     /// # Errors
-    /// When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
+    /// Before it touches the broker, when a client setting is receipted's own. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
     /// Receipts are durable all the same, and a restart goes on from there.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
+        self.settings.check()?;
         let (settings, store) = (self.settings.clone(), self.store.clone());
         let (commands, received) = std::sync::mpsc::channel();
         let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);

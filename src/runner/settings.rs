@@ -3,7 +3,8 @@
 use rdkafka::ClientConfig;
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::protocol::time::UnixMillis;
+use super::Error;
+use crate::{config::kafka, protocol::time::UnixMillis};
 
 /// Where to start on a topic that has records and no committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct Settings {
     pub poll_interval_max: Duration,
     /// Where to start without an offset.
     pub first_start: FirstStart,
-    /// librdkafka settings, as given.
+    /// librdkafka settings, as given. Those that are receipted's own are refused when the runner starts, as in the configuration.
     pub client: BTreeMap<String, String>,
     /// Handlers that run at the same time.
     pub permits: usize,
@@ -150,6 +151,15 @@ impl Settings {
             .set("message.max.bytes", bytes.to_string())
             .set("message.timeout.ms", self.dead_letter_within.as_millis().to_string());
         client
+    }
+
+    /// Refuses client settings that are receipted's own, by the configuration's list and with its reasons.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let refused = |(name, value): (&String, &String)| kafka::refused(name, value).map(|reason| (name.clone(), reason));
+        match self.client.iter().find_map(refused) {
+            Some((name, reason)) => Err(Error::Owned { name, reason }),
+            None => Ok(()),
+        }
     }
 
     /// The static member name.

@@ -111,3 +111,16 @@ pub fn a_member_that_takes_the_name_over_ends_this_one() {
     world.run_to(2);
     world.assert_effects(0..2);
 }
+
+/// Settings made by hand are held to the same list as the configuration.
+pub fn a_client_setting_that_is_ours_is_refused_with_its_reason() {
+    for (name, reason) in [("enable.auto.commit", "an automatic commit would lose records"), ("acks", "every in-sync replica")] {
+        let mut world = world("owned", 1);
+        world.produce(0..1);
+        world.service.client.insert(name.into(), "1".into());
+        world.service.assert_refused(&[name, "not yours to set", reason]);
+        world.service.client.remove(name);
+        world.run_to(1);
+        world.assert_effects(0..1);
+    }
+}
