@@ -85,7 +85,7 @@ pub(super) enum OperationsCommand {
     Settle {
         #[command(flatten)]
         key: KeyArgs,
-        /// applied: the effect is there. not-done: it is not, and the operation runs again. rejected: it is not and must not be.
+        /// applied: the effect is there (also where every attempt so far said that it had none). not-done: it is not, and the operation runs again. rejected: it is not and must not be.
         #[arg(long, value_enum)]
         outcome: OutcomeArg,
         /// The destination's reference for the effect; with applied.

@@ -317,11 +317,13 @@ pub fn fits(receipt: &Receipt, ruling: &Ruling, attempts: &BTreeSet<AttemptId>, 
         },
         // A lookup that looks once more after *not done* may find the effect after all.
         (Ruling::Applied(_), State::Retryable | State::Applied(_)) if *by == Author::Reconcile => Ok(()),
+        // A person who finds the effect after all keeps a second one from being made. It speaks of the key, and of no attempt by itself.
+        (Ruling::Applied(_), State::Retryable) if attempts.is_empty() => Ok(()),
         (Ruling::NotDone, State::Applied(_)) if !attempts.is_empty() && attempts.is_subset(&receipt.undecided()) => Ok(()),
         (Ruling::Applied(_), State::Applied(_)) if !receipt.undecided().is_empty() && attempts.is_subset(&receipt.undecided()) => Ok(()),
         (_, State::Applied(_)) => Err("the operation is applied, and names no such attempt in doubt beside it"),
         (_, State::Rejected(_)) => Err("the operation is rejected; reopen it first"),
         (_, State::New) => Err("nothing is known of this operation"),
-        (_, State::Retryable) => Err("no attempt is in doubt"),
+        (_, State::Retryable) => Err("no attempt is in doubt; only applied can be said of it, when the effect is there after all"),
     }
 }

@@ -233,7 +233,23 @@ fn reopened_takes_back_exactly_the_rejections_that_stand() {
 }
 
 #[test]
-fn a_settled_retryable_or_new_operation_takes_no_verdict_of_a_person() {
+fn an_effect_that_a_person_finds_after_all_settles_a_retryable_operation_and_no_other_word_does() {
+    let mut receipt = admitted(&[1]);
+    receipt.learn(attempt(1), no_effect());
+    assert_eq!(receipt.state(), State::Retryable);
+    for ruling in [Ruling::NotDone, Ruling::Rejected] {
+        assert!(fits(&receipt, &ruling, &attempts(&[]), &operator()).is_err(), "{ruling:?}");
+    }
+    let found = Ruling::Applied(applied("r"));
+    assert!(fits(&receipt, &found, &attempts(&[]), &operator()).is_ok());
+    receipt.rule(verdict(found, &[], operator()));
+    assert_eq!(receipt.state().label(), "applied");
+    assert!(!receipt.is_disputed(), "the attempt spoke of itself, and the person of the key");
+    assert!(fits(&admitted(&[]), &Ruling::Applied(applied("r")), &attempts(&[]), &operator()).is_err(), "nothing is known of a new one");
+}
+
+#[test]
+fn a_settled_retryable_or_new_operation_takes_no_verdict_of_a_person_about_its_attempts() {
     let [mut done, mut refused, mut again] = [admitted(&[1]), admitted(&[1]), admitted(&[1])];
     done.learn(attempt(1), Fact::Applied(applied("r")));
     refused.learn(attempt(1), rejected());

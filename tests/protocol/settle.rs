@@ -178,9 +178,11 @@ fn what_is_settled_or_unknown_is_not_settled_again() {
     done.learn(attempt(1), Fact::Applied(applied("r")));
     let mut failed = admitted(&[1]);
     failed.learn(attempt(1), no_effect());
-    for receipt in [done, failed, Receipt::default()] {
+    assert!(matches!(ruled(&known(failed.clone()), settle(applied_under("x"))), Ok(_)), "the effect is there after all");
+    for (receipt, retryable) in [(done, false), (failed, true), (Receipt::default(), false)] {
         for outcome in [applied_under("x"), Settlement::NotDone, Settlement::Rejected, Settlement::Reopened] {
-            assert!(matches!(ruled(&known(receipt.clone()), settle(outcome)), Err(Refused::DoesNotFit { .. })));
+            let found = retryable && matches!(outcome, Settlement::Applied { .. });
+            assert!(found || matches!(ruled(&known(receipt.clone()), settle(outcome)), Err(Refused::DoesNotFit { .. })));
         }
     }
 }
@@ -267,6 +269,23 @@ fn retryable() -> Known {
     let mut receipt = admitted(&[1]);
     receipt.learn(attempt(1), no_effect());
     known(receipt)
+}
+
+#[test]
+fn an_operator_who_finds_the_effect_of_a_retryable_operation_settles_it_and_its_parked_record() {
+    let known = parked(retryable(), ParkReason::Retry);
+    let settle = Settle {
+        key: KEY,
+        outcome: Settlement::Applied { reference: "r-1".into() },
+        attempts: None,
+        cannot_land_any_more: None,
+        fresh_key: false,
+    };
+    let Ok(Decided::Write(entry)) = later(&known, Act::Settle(settle)) else { panic!("refused") };
+    let mut after = known;
+    after.judge(&entry, UnixMillis(0));
+    assert_eq!((after.receipt.state().label(), after.open_parks().count()), ("applied", 0));
+    assert_eq!(changed(&entry, &after).next, Next::Settled);
 }
 
 fn held(mut known: Known, repeats: usize) -> Known {
