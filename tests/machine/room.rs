@@ -15,7 +15,7 @@ fn bounded(share: usize, log: Vec<Row>) -> World {
     let mut limits = limits(4, RECORDS);
     limits.tenant_permits_max = share;
     let never = std::time::Duration::from_secs(3600);
-    World::with(vec![Policy { time_limit: never, detached_max: never, ..policy(hold()) }], limits, log)
+    World::with(vec![Policy { attempts_max: 1, time_limit: never, detached_max: never, ..policy(hold()) }], limits, log)
 }
 
 fn stuck_and_calm(lane: impl Fn(u64) -> u64) -> World {
@@ -144,16 +144,31 @@ fn only_so_many_parked_records_are_read_at_once_as_their_tenant_may_run() {
     assert!(carried <= 2, "{carried} records were read while none could run");
 }
 
-#[test]
-fn changed_parameters_that_made_room_are_never_run() {
+/// Record 99 carries the operation of record 1 with another amount, and makes room before record 1 has run; that one says `first`.
+fn changed_parameters_make_room(first: &Act) -> World {
     let mut log: Vec<Row> = (0..300).map(|id| row("hangs", id, 7)).collect();
     log[99] = Row { amount: 2, ..row("hangs", 1, 7) };
     let mut world = bounded(2, log);
     run_others(&mut world, 12, 300);
     assert!(world.open_parks().iter().any(|(offset, _)| *offset == 99));
-    world.settle(&Act::Apply, 20_000);
-    assert_eq!(world.ledger["hangs/1"].len(), 1);
+    for _ in 0..2_000 {
+        fetch(&mut world);
+        world.wait(100);
+        for (attempt, operation) in world.running.clone() {
+            world.act_on(attempt, if operation == "hangs/1" { first } else { &Act::Apply });
+        }
+    }
     assert_eq!(world.open_parks().iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), [99], "left to a person");
+    assert_eq!(world.starts.iter().filter(|(operation, _)| operation == "hangs/1").count(), 1, "the other amount never ran");
+    world
+}
+
+#[test]
+fn changed_parameters_that_made_room_are_never_run() {
+    let applied = changed_parameters_make_room(&Act::Apply);
+    assert_eq!((applied.state("hangs", "1").as_str(), applied.ledger.len()), ("applied", 299));
+    let exhausted = changed_parameters_make_room(&Act::NoEffect);
+    assert_eq!((exhausted.state("hangs", "1").as_str(), exhausted.dead_letters.len()), ("retryable", 1));
 }
 
 #[test]
