@@ -10,7 +10,7 @@ pub enum Error {
     /// As the store's error says; then restart.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Leave it out of [`Settings::client`](super::Settings::client); where a field of the settings does the same, set that.
+    /// Leave it out of the client settings; where a field of the settings does the same, set that.
     #[error("client setting {name} is not yours to set: {reason}")]
     Owned {
         /// The setting.
