@@ -138,20 +138,14 @@ impl Machine {
             Source::Slot(assignment) => assignment,
             Source::Parked(_) => return self.consider_parked(id, &subject, now, actions),
         };
-        let offset = work.slot.offset;
+        let (offset, record) = (work.slot.offset, work.record);
         let Some(position) = self.open(assignment).map(|partition| partition.position(offset)) else { return self.give_back(id) };
-        let Some(work) = self.works.get(&id) else { return };
-        let Some(entry) = self.keys.get(&subject.key) else { return };
-        let known = entry.known.clone();
-        let running = if entry.busy_for(id) { Running::Here } else { Running::No };
-        let arrival =
-            Arrival { known: &known, slot: &work.notes, record: work.record, fingerprint: subject.fingerprint, position, running };
-        let decision = decide(&arrival);
+        let Some((known, decision)) = self.decision(id, position) else { return };
         match decision {
             Decision::Halt | Decision::StaysClosed(_) | Decision::HeldBySlot(_) => self.by_slot(id, &decision),
             Decision::Conflict => self.conflict(id, now, actions),
             Decision::Held(park) => {
-                let entry = Entry::Hold { key: subject.key, seen: known.revision(), park, slot: self.slot_of(id), record: work.record };
+                let entry = Entry::Hold { key: subject.key, seen: known.revision(), park, slot: self.slot_of(id), record };
                 self.note(id, entry, Leave::Held);
             }
             Decision::Settled => self.settled(id, &known, Replay::Repeat, actions),
@@ -160,6 +154,17 @@ impl Machine {
             Decision::Retry => self.retry(id, &known, now, actions),
             Decision::Run => self.ask_permit(id, StartKind::First),
         }
+    }
+
+    /// What is to be done with work, on what is known of its operation now.
+    pub(super) fn decision(&self, id: WorkId, position: Position) -> Option<(Arc<Known>, Decision)> {
+        let work = self.works.get(&id)?;
+        let subject = work.subject.as_ref()?;
+        let entry = self.keys.get(&subject.key)?;
+        let (known, fingerprint) = (entry.known.clone(), subject.fingerprint);
+        let running = if entry.busy_for(id) { Running::Here } else { Running::No };
+        let decision = decide(&Arrival { known: &known, slot: &work.notes, record: work.record, fingerprint, position, running });
+        Some((known, decision))
     }
 
     /// The rows about the slot itself.

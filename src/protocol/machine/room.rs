@@ -9,7 +9,7 @@ use super::{
     work::{Assignment, Lane, Phase, Work},
 };
 use crate::protocol::{
-    decision::{Arrival, Decision, Running, decide},
+    decision::Decision,
     doubt::{self, Step},
     park::ParkReason,
     time::Now,
@@ -115,17 +115,14 @@ impl Machine {
     fn move_aside(&mut self, assignment: Assignment, id: WorkId, now: Now, actions: &mut Vec<Action>) {
         let Some(work) = self.works.get(&id) else { return };
         let Some(subject) = work.subject.clone() else { return };
-        let Some(entry) = self.keys.get(&subject.key) else { return };
-        let Some(partition) = self.partitions.get(&assignment.partition) else { return };
-        let (known, lane, offset) = (entry.known.clone(), work.lane, work.slot.offset);
+        let Some(position) = self.partitions.get(&assignment.partition).map(|p| p.position(work.slot.offset)) else { return };
+        let Some((known, decision)) = self.decision(id, position) else { return };
+        let (lane, offset) = (work.lane, work.slot.offset);
         if work.phase == Phase::Permit && known.revision() != work.seen {
             self.withdraw(id);
             return self.decide_afresh(id);
         }
         if work.phase == Phase::Lane {
-            let running = if entry.busy_for(id) { Running::Here } else { Running::No };
-            let (position, fingerprint) = (partition.position(offset), subject.fingerprint);
-            let decision = decide(&Arrival { known: &known, slot: &work.notes, record: work.record, fingerprint, position, running });
             let used = known.receipt.budget_used(&work.slot);
             let policy = &self.routes[subject.route].policy;
             let waits = match decision {
