@@ -173,13 +173,7 @@ fn changed_parameters_that_made_room_are_never_run() {
 
 #[test]
 fn a_parked_record_that_ends_in_doubt_again_runs_again_once_that_is_denied() {
-    let mut world = World::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
-    world.deliver(1);
-    world.sync_all();
-    world.crash(0);
-    while world.starts.len() < 2 {
-        world.settle(&Act::Hang, 1);
-    }
+    let mut world = World::denied_and_running_again();
     let attempt = *world.running.keys().next().unwrap();
     world.running.clear();
     let outcome = Outcome::Unknown(DoubtReason::Unknown, "the request was lost".into());

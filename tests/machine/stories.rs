@@ -354,13 +354,7 @@ fn the_budget_of_the_destinations_memory_ends_reruns() {
 
 /// Attempt 1 died with its process, a lookup denied it, and attempt 2 had the effect. Nobody has looked a second time yet.
 fn denied_once_and_run_again() -> World {
-    let mut world = World::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
-    world.deliver(1);
-    world.sync_all();
-    world.crash(0);
-    while world.starts.len() < 2 {
-        world.settle(&Act::Hang, 1);
-    }
+    let mut world = World::denied_and_running_again();
     world.auto_look = false;
     world.act_all(&Act::Apply);
     world.sync_all();

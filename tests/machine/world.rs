@@ -166,6 +166,18 @@ impl World {
         world
     }
 
+    /// Attempt 1 of `acme/1` died with its process, a lookup denied it, and attempt 2 runs.
+    pub fn denied_and_running_again() -> Self {
+        let mut world = Self::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
+        world.deliver(1);
+        world.sync_all();
+        world.crash(0);
+        while world.starts.len() < 2 {
+            world.settle(&Act::Hang, 1);
+        }
+        world
+    }
+
     pub fn assignment(&self) -> Assignment {
         Assignment { partition: 0, epoch: self.epoch }
     }

@@ -3,9 +3,10 @@
 
 use crate::{
     durable::{open, options, raw},
+    fixture::{InDirectory, in_directories},
     make::*,
 };
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 use proptest::{
     prelude::*,
     test_runner::{Config, TestCaseError, TestRunner},
@@ -30,10 +31,8 @@ use std::{
     },
 };
 
-type Test = fn(&Path);
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, InDirectory); 6] = [
         ("blocks::operations_that_share_blocks_and_digests_stay_apart", operations_that_share_blocks_and_digests_stay_apart),
         (
             "blocks::a_block_is_full_before_the_next_and_a_large_note_has_its_own",
@@ -44,14 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("blocks::pages_of_a_listing_are_the_listing", pages_of_a_listing_are_the_listing),
         ("blocks::a_slow_reader_keeps_nothing_old", a_slow_reader_keeps_nothing_old),
     ];
-    let trial = |(name, test): (&'static str, Test)| {
-        Trial::test(name, move || {
-            let directory = tempfile::tempdir().expect("a temporary directory");
-            test(&directory.path().join("store"));
-            Ok::<(), Failed>(())
-        })
-    };
-    tests.into_iter().map(trial).collect()
+    in_directories(tests)
 }
 
 /// A digest that begins with `first`, zeros, and ends with `last`: those with the same beginning share their first 31 bytes.

@@ -132,3 +132,20 @@ impl Fixture {
         }
     }
 }
+
+/// A test that is given the place of a store that is not there yet.
+#[cfg(feature = "sled")]
+pub(crate) type InDirectory = fn(&std::path::Path);
+
+/// Makes trials of them, each with a directory of its own.
+#[cfg(feature = "sled")]
+pub(crate) fn in_directories(tests: impl IntoIterator<Item = (impl Into<String>, InDirectory)>) -> Vec<libtest_mimic::Trial> {
+    let trial = |(name, test): (String, InDirectory)| {
+        libtest_mimic::Trial::test(name, move || {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            test(&directory.path().join("store"));
+            Ok(())
+        })
+    };
+    tests.into_iter().map(|(name, test): (_, InDirectory)| trial((name.into(), test))).collect()
+}

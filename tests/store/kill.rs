@@ -2,9 +2,10 @@
 
 use crate::{
     durable::{open, options, rich},
+    fixture::{InDirectory, in_directories},
     make::*,
 };
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 use receipted::{
     protocol::{
         known::{Entry, Revision},
@@ -28,10 +29,8 @@ use std::{
 const ROLE: &str = "RECEIPTED_STORE_TEST_ROLE";
 const ROOT: &str = "RECEIPTED_STORE_TEST_ROOT";
 
-type Test = fn(&Path);
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, InDirectory); 6] = [
         ("kill::every_acknowledged_append_survives_a_kill", every_acknowledged_append_survives_a_kill),
         ("kill::c43_a_kill_during_open_never_locks_the_store", c43_a_kill_during_open_never_locks_the_store),
         ("kill::c43_planted_snapshots_do_not_stop_the_open", c43_planted_snapshots_do_not_stop_the_open),
@@ -39,14 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("kill::a_failed_sync_ends_the_process", a_failed_sync_ends_the_process),
         ("kill::a_damaged_file_is_refused_or_lost_nothing", a_damaged_file_is_refused_or_lost_nothing),
     ];
-    let trial = |(name, test): (&'static str, Test)| {
-        Trial::test(name, move || {
-            let directory = tempfile::tempdir().expect("a temporary directory");
-            test(&directory.path().join("store"));
-            Ok::<(), Failed>(())
-        })
-    };
-    tests.into_iter().map(trial).collect()
+    in_directories(tests)
 }
 
 /// What a child does instead of running tests.
