@@ -88,7 +88,7 @@ fn settings(topic: &str, group: &str) -> Settings {
         permits: PERMITS,
         tenant_permits_max: PERMITS,
         waiting_grace: Duration::from_secs(10),
-        partition_records_max: 4096,
+        partition_records_max: std::env::var("PRM").ok().and_then(|v| v.parse().ok()).unwrap_or(4096),
         partition_bytes_max: 32 << 20,
         batch_records_max: 1024,
         commit_interval: seconds(1),
@@ -104,6 +104,14 @@ fn settings(topic: &str, group: &str) -> Settings {
         dead_letter_within: seconds(5),
         error_text: ErrorText::Left,
     }
+}
+
+/// Processor time that this process has used, in microseconds; the broker is another process.
+fn processor() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    ticks * 10_000
 }
 
 /// Runs receipted until the group has committed `records`; gives the seconds from the first record on.
@@ -127,7 +135,7 @@ fn receipted_run(topic: &str, group: &str, store: &std::path::Path, records: usi
     while health.ready().is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let began = Instant::now();
+    let (began, used) = (Instant::now(), processor());
     let end_offsets = i64::try_from(records).unwrap();
     let watched = store.clone();
     loop {
@@ -140,6 +148,7 @@ fn receipted_run(topic: &str, group: &str, store: &std::path::Path, records: usi
         std::thread::sleep(Duration::from_millis(5));
     }
     let took = began.elapsed().as_secs_f64();
+    eprintln!("{group}: {:.1} us of processor a record", (processor() - used) as f64 / 300_000.0);
     let _ = end.send(());
     runtime.block_on(running).unwrap().unwrap();
     use receipted::store::ReceiptStore;

@@ -68,6 +68,12 @@ impl RecordBuilder {
     pub fn build(self) -> Arc<Record> {
         Arc::new(Record::new(Arc::new(self.0)))
     }
+
+    /// The same, as a runner reads it from `topic`: the fields that identities are made of are read first, and alone.
+    #[must_use]
+    pub fn build_for(self, routes: &Routes, topic: &str) -> Arc<Record> {
+        Arc::new(routes.record(topic, Arc::new(self.0)))
+    }
 }
 
 /// What became of a record.
@@ -95,12 +101,12 @@ impl Delivered {
 
 /// Delivers one record of `topic` and runs its handler once.
 pub async fn deliver(routes: &Routes, topic: &str, record: RecordBuilder) -> Delivered {
-    let record = record.build();
+    let record = record.build_for(routes, topic);
     let prepared = match routes.identify(topic, &record) {
         Identified::Skip => return Delivered::Skipped,
         Identified::DeadLetter(reason) => return Delivered::DeadLettered(reason),
         Identified::Invalid(invalid) => Err(invalid),
-        Identified::Operation(identity) => plan(routes, &identity).and_then(|plan| plan.prepare(delivery(record, identity))),
+        Identified::Operation(identity) => plan(routes, &identity).and_then(|plan| plan.prepare(delivery(&record, identity))),
     };
     match prepared {
         Ok(attempt) => Delivered::Ran(attempt.await),
@@ -113,27 +119,27 @@ pub async fn deliver(routes: &Routes, topic: &str, record: RecordBuilder) -> Del
 /// # Errors
 /// The lookup's own error; or that the record carries no operation, or its route has no lookup.
 pub async fn look_up(routes: &Routes, topic: &str, record: RecordBuilder) -> Looked {
-    let record = record.build();
+    let record = record.build_for(routes, topic);
     match routes.identify(topic, &record) {
         Identified::Skip => Err("the record is skipped".into()),
         Identified::DeadLetter(reason) => Err(reason),
         Identified::Invalid(invalid) => Err(invalid.to_string()),
-        Identified::Operation(identity) => asked(routes, record, identity).map_err(|invalid| invalid.to_string())?.await,
+        Identified::Operation(identity) => asked(routes, &record, identity).map_err(|invalid| invalid.to_string())?.await,
     }
 }
 
-fn asked(routes: &Routes, record: Arc<Record>, identity: Identity) -> Result<BoxFuture<Looked>, Invalid> {
+fn asked(routes: &Routes, record: &Arc<Record>, identity: Identity<'_>) -> Result<BoxFuture<Looked>, Invalid> {
     let plan = plan(routes, &identity)?;
     plan.look_up(delivery(record, identity)).unwrap_or_else(|| Err(Invalid::new("the route has no lookup")))
 }
 
-fn plan<'a>(routes: &'a Routes, identity: &Identity) -> Result<&'a RoutePlan, Invalid> {
+fn plan<'a>(routes: &'a Routes, identity: &Identity<'_>) -> Result<&'a RoutePlan, Invalid> {
     routes.operations().get(identity.route).ok_or_else(|| Invalid::new("the identity is of another app"))
 }
 
-fn delivery(record: Arc<Record>, identity: Identity) -> Delivery {
-    let info = AttemptInfo { correlation: identity.correlation, ..AttemptInfo::default() };
-    Delivery::new(record, Operation::new(identity.key, info))
+fn delivery(record: &Arc<Record>, identity: Identity<'_>) -> Delivery {
+    let info = AttemptInfo { correlation: identity.correlation(), ..AttemptInfo::default() };
+    Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), info))
 }
 
 /// Runs a future to its end on this thread, for handlers that need no runtime of their own.

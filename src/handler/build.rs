@@ -35,7 +35,7 @@ fn checked<S: Send + Sync + 'static>(app: &App<S>) -> Result<(Vec<Topic>, Vec<Fo
             return Err(Error::TopicTwice { topic: name.clone() });
         }
         let node = builder.node(name, &route.branch)?;
-        topics.push(Topic { name: name.clone(), lanes: route.lanes.unwrap_or_default(), node });
+        topics.push(Topic::new(name.clone(), route.lanes.unwrap_or_default(), node));
     }
     builder.check_older_names()?;
     if builder.found.is_empty() {

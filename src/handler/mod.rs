@@ -17,6 +17,7 @@ mod outcome;
 mod parameters;
 mod part;
 mod plan;
+mod pointers;
 mod record;
 mod reply;
 mod route;

@@ -41,8 +41,10 @@ impl Parameters {
     pub(super) fn fingerprint(&self, record: &Record) -> Result<Fingerprint, Invalid> {
         match &self.0 {
             Compared::Fields(pointers) => {
-                let value = record.parsed().map_err(|reason| Invalid::of(self.place(), reason))?;
-                Fingerprint::of_fields(value, pointers).map_err(|error| self.invalid(&error))
+                let found = |pointer: &&'static str| Ok(record.at(pointer)?.map(|field| (*pointer, field)));
+                let found: Vec<_> =
+                    pointers.iter().map(found).collect::<Result<_, _>>().map_err(|reason: &str| Invalid::of(self.place(), reason))?;
+                Fingerprint::of_found(found.into_iter().flatten()).map_err(|error| self.invalid(&error))
             }
             Compared::Value => Ok(match (record.parsed(), record.value().unwrap_or_default()) {
                 (Ok(parsed), value) => Fingerprint::of_parsed(parsed, value),
@@ -50,6 +52,16 @@ impl Parameters {
             }),
             Compared::Unchecked(_) => Ok(Fingerprint::Unchecked),
         }
+    }
+
+    /// Adds the fields that are compared; none where it is the whole value.
+    pub(super) fn pointers(&self, all: &mut Vec<String>) -> Option<()> {
+        match &self.0 {
+            Compared::Fields(pointers) => all.extend(pointers.iter().map(ToString::to_string)),
+            Compared::Value => return None,
+            Compared::Unchecked(_) => {}
+        }
+        Some(())
     }
 
     fn invalid(&self, error: &fingerprint::Error) -> Invalid {

@@ -99,6 +99,16 @@ impl Part {
         &self.0
     }
 
+    /// Adds the field that it is read from, where it is one; none where a function may look at anything.
+    pub(super) fn pointers(&self, all: &mut Vec<String>) -> Option<()> {
+        match &self.0 {
+            Source::Json(pointer) => all.push(pointer.to_string()),
+            Source::Function(..) => return None,
+            Source::Fixed(_) | Source::Header(_) | Source::RecordKey => {}
+        }
+        Some(())
+    }
+
     /// The part's text; the error is the reason alone. A panic of a team's function is a reason.
     pub(super) fn read<'r>(&'r self, record: &'r Record) -> Result<Cow<'r, str>, Cow<'r, str>> {
         match &self.0 {

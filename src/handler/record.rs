@@ -1,6 +1,7 @@
 //! Owns what a team's code may see of a record: key, value and headers, and the error that says what is wrong with one. It does not
 //! show partition, offset or time, so that no identity can be made of them.
 
+use super::pointers::Pointers;
 use crate::protocol::{
     note::{REASON_BYTES_MAX, cut},
     park::Payload,
@@ -13,9 +14,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// A record as keys and arguments see it: without partition, offset and time. Its value is parsed as JSON at most once.
+const NO_VALUE: &str = "the record has no value";
+
+/// A record as keys and arguments see it: without partition, offset and time. Its value is parsed as JSON at most once as a whole.
 pub struct Record {
     payload: Arc<Payload>,
+    /// The fields that its topic's routes name it by.
+    named_by: Option<Arc<Pointers>>,
+    found: OnceLock<Result<Vec<Option<Value>>, String>>,
     parsed: OnceLock<Result<Value, String>>,
 }
 
@@ -23,7 +29,11 @@ impl Record {
     /// Shows `payload`; copies nothing.
     #[must_use]
     pub fn new(payload: Arc<Payload>) -> Self {
-        Self { payload, parsed: OnceLock::new() }
+        Self::named_by(payload, None)
+    }
+
+    pub(super) fn named_by(payload: Arc<Payload>, named_by: Option<Arc<Pointers>>) -> Self {
+        Self { payload, named_by, found: OnceLock::new(), parsed: OnceLock::new() }
     }
 
     /// The record key's bytes.
@@ -87,7 +97,7 @@ impl Record {
     }
 
     pub(super) fn text_at(&self, pointer: &str) -> Result<Cow<'_, str>, &str> {
-        match self.parsed()?.pointer(pointer) {
+        match self.at(pointer)? {
             Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
             Some(Value::Number(number)) if !number.is_f64() => Ok(Cow::Owned(number.to_string())),
             Some(Value::Number(_)) => Err("it is no integer of 64 bits; send it as a string"),
@@ -97,10 +107,22 @@ impl Record {
         }
     }
 
+    /// The field at a pointer. Where the routes name the record by it, nothing else is built.
+    pub(super) fn at(&self, pointer: &str) -> Result<Option<&Value>, &str> {
+        let Some((named_by, place)) = self.named_by.as_ref().and_then(|named_by| Some((named_by, named_by.place(pointer)?))) else {
+            return Ok(self.parsed()?.pointer(pointer));
+        };
+        let read = || match self.value() {
+            Some(value) => named_by.read(value).map_err(|error| not_json(&error)),
+            None => Err(NO_VALUE.into()),
+        };
+        self.found.get_or_init(read).as_ref().map(|found| found[place].as_ref()).map_err(String::as_str)
+    }
+
     pub(super) fn parsed(&self) -> Result<&Value, &str> {
         let parse = || match self.value() {
-            Some(value) => serde_json::from_slice(value).map_err(|error| format!("not JSON: {error}")),
-            None => Err("the record has no value".into()),
+            Some(value) => serde_json::from_slice(value).map_err(|error| not_json(&error)),
+            None => Err(NO_VALUE.into()),
         };
         self.parsed.get_or_init(parse).as_ref().map_err(String::as_str)
     }
@@ -160,6 +182,10 @@ impl fmt::Display for Invalid {
 }
 
 impl Error for Invalid {}
+
+fn not_json(error: &serde_json::Error) -> String {
+    format!("not JSON: {error}")
+}
 
 fn capped(text: &impl fmt::Display) -> Box<str> {
     cut(&text.to_string(), REASON_BYTES_MAX).into()

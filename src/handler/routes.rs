@@ -8,12 +8,14 @@ use super::{
     parameters::Parameters,
     part::Part,
     plan::RoutePlan,
+    pointers::Pointers,
     record::{Invalid, Record},
 };
 use crate::protocol::{
     fingerprint::Fingerprint,
-    key::{self, Alphabet, KeyDigest, OperationKey},
+    key::{self, Alphabet, KeyDigest, KeyParts, OperationKey},
     note::cut,
+    park::Payload,
     policy::Lanes,
 };
 use std::{fmt, sync::Arc};
@@ -29,8 +31,18 @@ pub struct Routes {
 
 pub(super) struct Topic {
     pub(super) name: String,
-    pub(super) lanes: Lanes,
-    pub(super) node: Node,
+    lanes: Lanes,
+    node: Node,
+    /// The fields that the record's name and parameters are made of, where they are nothing but fields.
+    named_by: Option<Arc<Pointers>>,
+}
+
+impl Topic {
+    pub(super) fn new(name: String, lanes: Lanes, node: Node) -> Self {
+        let mut pointers = Vec::new();
+        let named_by = node.pointers(&mut pointers).and_then(|()| Pointers::new(pointers)).map(Arc::new);
+        Self { name, lanes, node, named_by }
+    }
 }
 
 pub(super) enum Node {
@@ -38,6 +50,24 @@ pub(super) enum Node {
     DeadLetter,
     By { part: Part, on: Vec<(&'static str, Node)>, otherwise: Box<Node> },
     Run { route: usize, rule: IdentityRule },
+}
+
+impl Node {
+    /// Gathers the fields that identities are made of; none where one may be made of the whole value.
+    fn pointers(&self, all: &mut Vec<String>) -> Option<()> {
+        match self {
+            Self::Skip | Self::DeadLetter => Some(()),
+            Self::By { part, on, otherwise } => {
+                part.pointers(all)?;
+                on.iter().try_for_each(|(_, node)| node.pointers(all))?;
+                otherwise.pointers(all)
+            }
+            Self::Run { rule, .. } => {
+                std::iter::once(&rule.tenant).chain(&rule.id).chain(&rule.correlation).try_for_each(|part| part.pointers(all))?;
+                rule.parameters.pointers(all)
+            }
+        }
+    }
 }
 
 /// How a record's identity is made.
@@ -53,7 +83,7 @@ pub(super) struct IdentityRule {
 
 /// What a record is found to be.
 #[derive(Debug)]
-pub enum Identified {
+pub enum Identified<'r> {
     /// A tombstone, or of a type that the route leaves alone.
     Skip,
     /// The route sends it to the dead letters, and why.
@@ -61,24 +91,53 @@ pub enum Identified {
     /// It has no valid key: dead letter at once, nothing settled.
     Invalid(Invalid),
     /// It carries an operation.
-    Operation(Identity),
+    Operation(Identity<'r>),
 }
 
-/// Which operation a record carries.
-#[derive(Debug, Clone)]
-pub struct Identity {
+/// Which operation a record carries: what a repeat is recognised by at once, and the rest when it is asked for.
+pub struct Identity<'r> {
     /// Its index in [`Routes::operations`].
     pub route: usize,
-    /// Its key.
-    pub key: Arc<OperationKey>,
     /// The key's digest.
     pub digest: KeyDigest,
-    /// The same act under the operation's older names: what is known there counts too.
-    pub formerly: Vec<(KeyDigest, OperationKey)>,
     /// The digest of its parameters.
     pub fingerprint: Fingerprint,
+    parts: KeyParts<'r>,
+    rule: &'r IdentityRule,
+    record: &'r Record,
+}
+
+/// Prints digests only: a key's text may be personal data.
+impl fmt::Debug for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("route", &self.route).field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+impl Identity<'_> {
     /// The correlation id, where the record has one.
-    pub correlation: Option<String>,
+    #[must_use]
+    pub fn correlation(&self) -> Option<String> {
+        correlation(self.rule.correlation.as_ref(), self.record)
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn into_key(self) -> OperationKey {
+        self.parts.into_key()
+    }
+
+    /// The key, and the same act under the operation's older names, each with its digest: what is known there counts too.
+    ///
+    /// # Errors
+    /// When an older name is none.
+    pub fn into_keys(self) -> Result<Vec<(KeyDigest, OperationKey)>, Invalid> {
+        let (digest, rule) = (self.digest, self.rule);
+        let key = self.into_key();
+        let older = |name: &&'static str| key.renamed(name).map(|key| (key.digest(), key));
+        let older: Vec<_> = rule.formerly.iter().map(older).collect::<Result<_, _>>().map_err(|error| Invalid::of("formerly", error))?;
+        Ok(std::iter::once((digest, key)).chain(older).collect())
+    }
 }
 
 impl Routes {
@@ -97,9 +156,16 @@ impl Routes {
         &self.operations
     }
 
+    /// A record of `topic`, of which [`Routes::identify`] builds no more than it asks for.
+    #[must_use]
+    pub fn record(&self, topic: &str, payload: Arc<Payload>) -> Record {
+        let topic = self.topics.iter().find(|known| known.name == topic);
+        Record::named_by(payload, topic.and_then(|topic| topic.named_by.clone()))
+    }
+
     /// Finds the operation that a record of `topic` carries. Decides nothing about it, and never panics.
     #[must_use]
-    pub fn identify(&self, topic: &str, record: &Record) -> Identified {
+    pub fn identify<'r>(&'r self, topic: &str, record: &'r Record) -> Identified<'r> {
         let Some(topic) = self.topics.iter().find(|known| known.name == topic) else {
             return Identified::Invalid(Invalid::of("topic", "the app has no route for it"));
         };
@@ -110,7 +176,7 @@ impl Routes {
     }
 }
 
-fn identify(mut node: &Node, record: &Record) -> Result<Identified, Invalid> {
+fn identify<'r>(mut node: &'r Node, record: &'r Record) -> Result<Identified<'r>, Invalid> {
     let mut last = None;
     loop {
         match node {
@@ -146,23 +212,20 @@ impl IdentityRule {
         }
     }
 
-    fn identity(&self, route: usize, record: &Record) -> Result<Identity, Invalid> {
-        let key = self.key(record)?;
+    fn identity<'r>(&'r self, route: usize, record: &'r Record) -> Result<Identity<'r>, Invalid> {
+        let parts = self.parts(record)?;
         let fingerprint = self.parameters.fingerprint(record)?;
-        let older = |name: &&'static str| key.renamed(name).map(|key| (key.digest(), key));
-        let formerly = self.formerly.iter().map(older).collect::<Result<_, _>>().map_err(|error| Invalid::of("formerly", error))?;
-        let correlation = correlation(self.correlation.as_ref(), record);
-        Ok(Identity { route, digest: key.digest(), key: Arc::new(key), formerly, fingerprint, correlation })
+        Ok(Identity { route, digest: parts.digest(), fingerprint, parts, rule: self, record })
     }
 
-    fn key(&self, record: &Record) -> Result<OperationKey, Invalid> {
-        let tenant = self.tenant.read_as("tenant", record)?.into_owned();
+    fn parts<'r>(&'r self, record: &'r Record) -> Result<KeyParts<'r>, Invalid> {
+        let tenant = self.tenant.read_as("tenant", record)?;
         let mut id = Vec::with_capacity(self.id.len());
         for (index, part) in self.id.iter().enumerate() {
             let read = part.read(record);
-            id.push(read.map_err(|reason| Invalid::of(format_args!("{} ({part})", id_place(index, self.id.len())), reason))?.into_owned());
+            id.push(read.map_err(|reason| Invalid::of(format_args!("{} ({part})", id_place(index, self.id.len())), reason))?);
         }
-        OperationKey::of_parts(tenant, self.name.into(), id, self.alphabet).map_err(|error| self.invalid(&error))
+        KeyParts::new(tenant, self.name, id, self.alphabet).map_err(|error| self.invalid(&error))
     }
 
     /// Names the source of the part that is no key part.

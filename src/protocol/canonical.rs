@@ -5,9 +5,8 @@ use super::fingerprint::EXACT_MAX;
 use serde_json::{Number, Value};
 use std::io::Write;
 
-/// The canonical bytes of `{"fields": …}` with the fields found at `pointers`; none where the library has to write them.
-pub(super) fn fields(value: &Value, pointers: &[&str]) -> Option<Vec<u8>> {
-    let found = pointers.iter().filter_map(|pointer| value.pointer(pointer).map(|field| (*pointer, field)));
+/// The canonical bytes of `{"fields": …}` with these fields, each with its pointer; none where the library has to write them.
+pub(super) fn fields<'a>(found: impl Iterator<Item = (&'a str, &'a Value)>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(128);
     bytes.extend(b"{\"fields\":");
     object(found, &mut bytes)?;

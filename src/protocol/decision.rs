@@ -81,11 +81,12 @@ pub fn decide_slot(slot: &SlotNotes, record: RecordDigest, position: Position) -
     }
 }
 
-/// Whether a delivery is answered by its receipt for good: nothing that becomes known later takes *applied* back, so that this may be
-/// asked ahead of the machine, on what the store knew then.
+/// Whether a delivery is answered by the receipt of an operation that is applied with these parameters ([`Known::applied_with`]): the
+/// rows of [`decide`] that then are left, for a slot of which nothing is known. Nothing that becomes known later takes *applied* back,
+/// so that this may be asked ahead of the machine, on what the store knew then.
 #[must_use]
-pub fn is_answered(arrival: &Arrival<'_>) -> bool {
-    decide(arrival) == Decision::Settled && arrival.known.receipt.applied().is_some()
+pub fn is_answered(applied_with: Fingerprint, slot: &SlotNotes, fingerprint: Fingerprint) -> bool {
+    *slot == SlotNotes::default() && !applied_with.differs(fingerprint)
 }
 
 /// Decides about a delivery: the first row of DESIGN 3 that fits.

@@ -48,14 +48,20 @@ impl Fingerprint {
     /// # Errors
     /// When a chosen field holds a number that cannot be compared exactly.
     pub fn of_fields(value: &Value, pointers: &[&str]) -> Result<Self, Error> {
-        if let Some(bytes) = canonical::fields(value, pointers) {
+        Self::of_found(pointers.iter().filter_map(|pointer| Some((*pointer, value.pointer(pointer)?))))
+    }
+
+    /// The same for fields that have been found already, each with its pointer.
+    ///
+    /// # Errors
+    /// When one holds a number that cannot be compared exactly.
+    pub fn of_found<'a>(found: impl Iterator<Item = (&'a str, &'a Value)> + Clone) -> Result<Self, Error> {
+        if let Some(bytes) = canonical::fields(found.clone()) {
             return Ok(Self::digest(JSON_CONTEXT, &bytes));
         }
         let mut fields = Map::new();
-        for pointer in pointers {
-            if let Some(field) = value.pointer(pointer) {
-                fields.insert((*pointer).into(), exact(field, pointer)?);
-            }
+        for (pointer, field) in found {
+            fields.insert(pointer.into(), exact(field, pointer)?);
         }
         Self::of_canonical(&json!({ "fields": fields }))
     }

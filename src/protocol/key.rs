@@ -2,7 +2,7 @@
 //! a partition, an offset or a time, so that no identity can be made of a delivery.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// The version of the canonical bytes below. Raised only together with a migration of every store.
 pub const DERIVATION_VERSION: u8 = 1;
@@ -81,27 +81,8 @@ impl OperationKey {
     /// # Errors
     /// Names the first part that is empty, too long or holds a character outside `alphabet`.
     pub fn new(tenant: &str, operation: &str, id: &[String], alphabet: Alphabet) -> Result<Self, Error> {
-        Self::of_parts(tenant.into(), operation.into(), id.to_vec(), alphabet)
-    }
-
-    /// The same, of parts that are given away: the hot path copies none.
-    ///
-    /// # Errors
-    /// As [`OperationKey::new`].
-    pub fn of_parts(tenant: String, operation: String, id: Vec<String>, alphabet: Alphabet) -> Result<Self, Error> {
-        check("tenant", &tenant, alphabet)?;
-        check_name(&operation)?;
-        if id.is_empty() || id.len() > ID_PARTS_MAX {
-            return Err(Error::Parts { parts: id.len() });
-        }
-        for (index, part) in id.iter().enumerate() {
-            if id.len() == 1 {
-                check("id", part, alphabet)?;
-            } else {
-                check(format_args!("id[{index}]"), part, alphabet)?;
-            }
-        }
-        Ok(Self { tenant, operation, id })
+        let id = id.iter().map(|part| Cow::Borrowed(part.as_str())).collect();
+        KeyParts::new(tenant.into(), operation, id, alphabet).map(KeyParts::into_key)
     }
 
     /// The scope: no tenant's key answers or blocks another's.
@@ -134,15 +115,7 @@ impl OperationKey {
     /// The canonical bytes: version, then every field with its length before it, so that no two triples share bytes.
     #[must_use]
     pub fn canonical_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.canonical_len());
-        bytes.push(DERIVATION_VERSION);
-        push(&mut bytes, &self.tenant);
-        push(&mut bytes, &self.operation);
-        bytes.extend(length(self.id.len()));
-        for part in &self.id {
-            push(&mut bytes, part);
-        }
-        bytes
+        canonical(&self.tenant, &self.operation, &self.id)
     }
 
     /// How many canonical bytes there are.
@@ -174,6 +147,55 @@ impl OperationKey {
 impl fmt::Debug for OperationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OperationKey({})", self.digest())
+    }
+}
+
+/// The parts of a key, checked, of which nothing is copied yet: a repeat is recognised by their digest.
+pub struct KeyParts<'a> {
+    tenant: Cow<'a, str>,
+    operation: &'a str,
+    id: Vec<Cow<'a, str>>,
+}
+
+impl<'a> KeyParts<'a> {
+    /// Checks the parts.
+    ///
+    /// # Errors
+    /// Names the first part that is empty, too long or holds a character outside `alphabet`.
+    pub fn new(tenant: Cow<'a, str>, operation: &'a str, id: Vec<Cow<'a, str>>, alphabet: Alphabet) -> Result<Self, Error> {
+        check("tenant", &tenant, alphabet)?;
+        check_name(operation)?;
+        if id.is_empty() || id.len() > ID_PARTS_MAX {
+            return Err(Error::Parts { parts: id.len() });
+        }
+        for (index, part) in id.iter().enumerate() {
+            if id.len() == 1 {
+                check("id", part, alphabet)?;
+            } else {
+                check(format_args!("id[{index}]"), part, alphabet)?;
+            }
+        }
+        Ok(Self { tenant, operation, id })
+    }
+
+    /// The store's key, as [`OperationKey::digest`].
+    #[must_use]
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest(*blake3::hash(&canonical(&self.tenant, self.operation, &self.id)).as_bytes())
+    }
+
+    /// The key that they make.
+    #[must_use]
+    pub fn into_key(self) -> OperationKey {
+        let id = self.id.into_iter().map(Cow::into_owned).collect();
+        OperationKey { tenant: self.tenant.into_owned(), operation: self.operation.into(), id }
+    }
+}
+
+/// Prints the digest only: a key's text may be personal data.
+impl fmt::Debug for KeyParts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyParts({})", self.digest())
     }
 }
 
@@ -258,6 +280,19 @@ fn check(part: impl fmt::Display, value: &str, alphabet: Alphabet) -> Result<(),
 /// Every part is at most a few hundred bytes and checked before, so that its length fits.
 fn length(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn canonical(tenant: &str, operation: &str, id: &[impl AsRef<str>]) -> Vec<u8> {
+    let parts = id.iter().map(|part| 4 + part.as_ref().len()).sum::<usize>();
+    let mut bytes = Vec::with_capacity(13 + tenant.len() + operation.len() + parts);
+    bytes.push(DERIVATION_VERSION);
+    push(&mut bytes, tenant);
+    push(&mut bytes, operation);
+    bytes.extend(length(id.len()));
+    for part in id {
+        push(&mut bytes, part.as_ref());
+    }
+    bytes
 }
 
 fn push(bytes: &mut Vec<u8>, part: &str) {

@@ -42,6 +42,14 @@ impl Known {
         Revision((self.receipt.notes() + self.parks.len() + self.ends.len() + held) as u64)
     }
 
+    /// What a repeat is compared with where the operation is applied: the digest of its parameters. An effect without an admission
+    /// compares with nothing.
+    #[must_use]
+    pub fn applied_with(&self) -> Option<Fingerprint> {
+        self.receipt.applied()?;
+        Some(self.receipt.fingerprint().unwrap_or(Fingerprint::Unchecked))
+    }
+
     /// The park notes that still stand.
     pub fn open_parks(&self) -> impl Iterator<Item = (&ParkId, &Arc<Park>)> {
         self.parks.iter().filter(|(id, _)| !self.ends.contains_key(id))

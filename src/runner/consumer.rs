@@ -11,6 +11,7 @@ use super::{
     inbox::{Command, Inbox, Opened},
     intake::Intake,
     native, observe,
+    spare::Spare,
 };
 use crate::{
     protocol::{
@@ -50,6 +51,7 @@ pub(super) struct ConsumerThread {
     partial_since: Option<Instant>,
     next_commit: Instant,
     fetching: Fetching,
+    spare: Spare,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +98,7 @@ impl ConsumerThread {
             partial_since: None,
             next_commit: Instant::now(),
             fetching: Fetching::On,
+            spare: Spare::new(settings.batch_records_max),
         })
     }
 
@@ -208,12 +211,12 @@ impl ConsumerThread {
         drop(owned);
         let mut took = 0;
         for (partition, (assignment, queue)) in &self.queues {
-            let mut batch: Vec<(i64, Payload)> = Vec::new();
+            let mut batch: Vec<(i64, Arc<Payload>)> = Vec::new();
             let mut credit = self.credits.of(*assignment);
             while batch.len() < context.settings.batch_records_max && credit.is_left() {
                 match queue.poll(Duration::ZERO) {
                     Some(Ok(record)) => {
-                        let payload = native::payload(&record);
+                        let payload = self.spare.filled(|payload| native::copy(&record, payload));
                         credit.take(payload.bytes());
                         batch.push((record.offset(), payload));
                     }
@@ -235,7 +238,7 @@ impl ConsumerThread {
             took += batch.len();
             self.credits.took(*assignment, &credit);
             observe::records_fetched(&partition.topic, batch.len());
-            match self.intake.deliveries(partition, batch) {
+            match self.intake.deliveries(partition, batch, &mut self.spare) {
                 Ok(deliveries) => context.tell(Inbox::Arrived { assignment: *assignment, deliveries, bytes: credit.bytes() }),
                 Err(error) => context.fail(Error::Store(error)),
             }

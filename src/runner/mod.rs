@@ -22,6 +22,7 @@ mod operator;
 mod perform;
 mod producer;
 mod settings;
+mod spare;
 
 pub use committed::committed;
 pub use error::Error;

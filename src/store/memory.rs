@@ -9,6 +9,7 @@ use super::{
 };
 use crate::protocol::{
     change::{Incident, Totals},
+    fingerprint::Fingerprint,
     key::{KeyDigest, hex},
     known::{Answer, Known},
     note::Slot,
@@ -282,6 +283,10 @@ impl ReceiptStore for MemoryStore {
     fn load(&self, keys: &[KeyDigest]) -> Result<Vec<Arc<Known>>, Error> {
         let shared = self.running()?;
         keys.iter().map(|key| shared.durable.known(*key)).collect()
+    }
+
+    fn applied(&self, key: &KeyDigest) -> Option<Fingerprint> {
+        self.lock().durable.known.get(key)?.applied_with()
     }
 
     fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes> {

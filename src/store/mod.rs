@@ -22,6 +22,7 @@ pub mod sled;
 
 use crate::protocol::{
     change::{Incident, Totals},
+    fingerprint::Fingerprint,
     key::KeyDigest,
     known::{Answer, Entry, Known},
     note::Slot,
@@ -253,6 +254,10 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// # Errors
     /// When the store cannot be read.
     fn load(&self, keys: &[KeyDigest]) -> Result<Vec<Arc<Known>>, Error>;
+
+    /// The digest of an operation's parameters when it is durably applied, so that its repeats are answered at once; none where that
+    /// is not so, and also where memory alone does not say. From memory.
+    fn applied(&self, key: &KeyDigest) -> Option<Fingerprint>;
 
     /// Reads what is known of slots themselves, in their order. From memory.
     fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes>;

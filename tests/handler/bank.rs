@@ -94,11 +94,12 @@ pub(crate) fn outcome(routes: &Routes, record: RecordBuilder) -> Outcome {
     }
 }
 
-pub(crate) fn identified(routes: &Routes, record: RecordBuilder) -> Identified {
-    routes.identify("payments", &record.build())
+/// The record lives as long as the test.
+pub(crate) fn identified(routes: &Routes, record: RecordBuilder) -> Identified<'_> {
+    routes.identify("payments", Box::leak(Box::new(record.build_for(routes, "payments"))))
 }
 
-pub(crate) fn identity(routes: &Routes, record: RecordBuilder) -> Identity {
+pub(crate) fn identity(routes: &Routes, record: RecordBuilder) -> Identity<'_> {
     match identified(routes, record) {
         Identified::Operation(identity) => identity,
         other => panic!("no operation: {other:?}"),
@@ -115,9 +116,9 @@ pub(crate) fn invalid(routes: &Routes, record: RecordBuilder) -> Invalid {
 
 /// A delivery of the record's operation, as the runner makes one.
 pub(crate) fn delivery(routes: &Routes, record: RecordBuilder, info: AttemptInfo) -> Delivery {
-    let record = record.build();
+    let record = record.build_for(routes, "payments");
     match routes.identify("payments", &record) {
-        Identified::Operation(identity) => Delivery::new(record, Operation::new(Arc::clone(&identity.key), info)),
+        Identified::Operation(identity) => Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), info)),
         other => panic!("no operation: {other:?}"),
     }
 }

@@ -47,7 +47,7 @@ fn floats_are_refused_as_key_parts_and_integers_are_not() {
     }
     for integer in ["0", "-5", "9223372036854775808"] {
         let record = bare().header("tenant", "acme").value(format!(r#"{{"charge_id":{integer}}}"#));
-        assert_eq!(identity(&routes, record).key.id(), [integer]);
+        assert_eq!(identity(&routes, record).into_key().id(), [integer]);
     }
 }
 

@@ -36,7 +36,7 @@ fn a_panic_in_a_key_part_makes_the_record_invalid_and_names_the_part() {
 #[test]
 fn a_panic_in_the_correlation_leaves_the_record_without_one() {
     let routes = routes(declared().correlation(explode).handle(charge), Bank);
-    assert_eq!(identity(&routes, record("c7", "ada", 7)).correlation, None);
+    assert_eq!(identity(&routes, record("c7", "ada", 7)).correlation(), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! what the machine says, when the test says so.
 
 use receipted::protocol::{
+    decision::is_answered,
     fingerprint::Fingerprint,
     key::{Alphabet, KeyDigest, OperationKey},
     known::{Answer, Entry, Judgement, Known},
@@ -410,10 +411,13 @@ impl World {
                 );
                 let slot = Slot { topic: "t".into(), partition: 0, offset };
                 let (record, notes) = (payload.digest(), self.notes(&slot));
-                Delivery::answered(offset, &notes, &content, |_| Replies::None).unwrap_or_else(|| {
-                    let (lane, payload) = (Lane::Key(row.lane), Arc::new(payload));
-                    Delivery::Record(Box::new(Arrived { offset, lane, payload, record, notes, content }))
-                })
+                if let Content::Operation(subject) = &content
+                    && subject.known.applied_with().is_some_and(|with| is_answered(with, &notes, subject.fingerprint))
+                {
+                    return Delivery::Answered { offset, route: subject.route };
+                }
+                let (lane, payload) = (Lane::Key(row.lane), Arc::new(payload));
+                Delivery::Record(Box::new(Arrived { offset, lane, payload, record, notes, content }))
             })
             .collect();
         self.delivered = i64::try_from(to).unwrap();

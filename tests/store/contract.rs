@@ -33,6 +33,7 @@ const TESTS: &[(&str, Test)] = tests![
     c37_an_attempt_knows_its_own_admission_again,
     c38_two_concurrent_admissions_have_one_winner,
     c39_a_read_before_the_other_wrote_admits_nothing,
+    what_is_applied_is_told_from_memory_and_nothing_else_is,
     an_admission_outside_the_memory_of_the_destination_is_lost,
     a_repeated_batch_changes_nothing,
     a_parked_record_comes_back_byte_for_byte,
@@ -227,6 +228,39 @@ fn an_admission_outside_the_memory_of_the_destination_is_lost(kind: Kind) {
     assert!(is_lost(&append(fixture.store(), vec![within(0, START)])[0]), "over");
     assert!(is_lost(&append(fixture.store(), vec![within(START + 1, START + 9)])[0]), "the clock went back");
     assert!(!is_lost(&append(fixture.store(), vec![within(START, START + 1)])[0]));
+}
+
+fn what_is_applied_is_told_from_memory_and_nothing_else_is(kind: Kind) {
+    let mut fixture = Fixture::new(kind);
+    let told = |fixture: &Fixture, id: &str| {
+        let told = fixture.store().applied(&key(id));
+        // Whoever forgets says nothing; what is said is what is there.
+        assert!(told.is_none_or(|told| Some(told) == load(fixture.store(), id).applied_with()), "{id}");
+        told.is_some()
+    };
+    let keeps = kind != Kind::SledWithoutMemory;
+    let store = fixture.store();
+    let printed = stands(store, admit("applied", 1, Revision(0))).expect("a state").receipt.fingerprint().expect("an admission");
+    for id in ["open", "rejected", "ruled"] {
+        stands(store, admit(id, 1, Revision(0)));
+    }
+    assert!(!told(&fixture, "applied") && !told(&fixture, "never-seen"));
+    stands(store, done("applied", 1, "r"));
+    stands(store, fact("rejected", 1, Fact::Rejected("no".into())));
+    stands(store, rule("ruled", seen(store, "ruled"), &[], Ruling::Applied(applied("r"))));
+    for round in 0..3 {
+        for (id, applied) in [("applied", true), ("ruled", true), ("open", false), ("rejected", false), ("never-seen", false)] {
+            assert_eq!(told(&fixture, id), applied && keeps, "{id} in round {round}");
+        }
+        if keeps {
+            assert_eq!(fixture.store().applied(&key("applied")), Some(printed));
+        }
+        // A second effect takes nothing back, and a start reads it all again.
+        match round {
+            0 => drop(stands(fixture.store(), done("applied", 2, "other"))),
+            _ => fixture.reopen(if round == 1 { Stop::Clean } else { Stop::Killed }),
+        }
+    }
 }
 
 fn a_repeated_batch_changes_nothing(kind: Kind) {

@@ -54,6 +54,7 @@ const TESTS: &[(&str, InDirectory)] = tests![
     a_reader_beside_the_writer_never_sees_half_a_batch,
     large_notes_side_by_side_come_back,
     eviction_keeps_the_memory_bounded_and_the_answers_right,
+    what_is_asked_for_stays_in_memory_while_others_pass,
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -485,6 +486,23 @@ fn eviction_keeps_the_memory_bounded_and_the_answers_right(root: &Path) {
         }
         assert!(store.known_bytes() > 0 && store.known_bytes() <= options.known_bytes_max, "{} bytes", store.known_bytes());
     }
+}
+
+fn what_is_asked_for_stays_in_memory_while_others_pass(root: &Path) {
+    let mut options = options(root);
+    options.known_bytes_max = 64 * 20_000;
+    let store = SledStore::open(&options).expect("opens");
+    let id = |i: u32| format!("op-{i}");
+    let apply = |i: u32| append(&store, vec![admit(&id(i), 1, Revision(0)), done(&id(i), 1, "r")]);
+    apply(0);
+    apply(1);
+    // Some ninety fit into a shard, and fifteen thousand over sixty-four shards pass.
+    for chunk in (2..15_000).collect::<Vec<_>>().chunks(500) {
+        append(&store, chunk.iter().flat_map(|i| [admit(&id(*i), 1, Revision(0)), done(&id(*i), 1, "r")]).collect());
+        assert!(store.applied(&key(&id(0))).is_some(), "at {}", chunk[0]);
+    }
+    assert!(store.applied(&key(&id(1))).is_none(), "nobody asked for it");
+    assert!(store.applied(&key(&id(14_999))).is_some());
 }
 
 /// One operation that was parked and dead-lettered, and one that was applied: every entry, as docs/STORE_FORMAT.md describes it.

@@ -1,8 +1,7 @@
 //! Owns the unit that the machine carries: one record with its operation, and the phase that it is in.
 
-use super::types::{Replay, Replies, StartKind};
+use super::types::{Replay, StartKind};
 use crate::protocol::{
-    decision::{Arrival, Position, Running, is_answered},
     fingerprint::Fingerprint,
     key::{KeyDigest, OperationKey},
     known::{Known, Revision},
@@ -69,24 +68,6 @@ pub struct Arrived {
 }
 
 impl Delivery {
-    /// The short form of an arrival that its operation's receipt answers, in a slot of which nothing is known: the record, its digest
-    /// and its position then decide nothing. None where the machine has to decide.
-    pub fn answered(offset: i64, notes: &SlotNotes, content: &Content, replies: impl Fn(usize) -> Replies) -> Option<Self> {
-        let Content::Operation(subject) = content else { return None };
-        if *notes != SlotNotes::default() || replies(subject.route) == Replies::Hook {
-            return None;
-        }
-        let arrival = Arrival {
-            known: &subject.known,
-            slot: notes,
-            record: RecordDigest([0; 16]),
-            fingerprint: subject.fingerprint,
-            position: Position::Current,
-            running: Running::No,
-        };
-        is_answered(&arrival).then_some(Self::Answered { offset, route: subject.route })
-    }
-
     /// Its offset.
     #[must_use]
     pub fn offset(&self) -> i64 {

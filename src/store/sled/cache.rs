@@ -1,60 +1,31 @@
-//! Owns the operations that are answered without the disk: the ones used lately, and the certainty that a key was never seen; and where
-//! the notes of the others are. It holds what is durable and nothing else.
+//! Owns what is answered without the disk: applied operations as far as a repeat asks, open ones whole, and the certainty that a key
+//! was never seen; and where the notes of the others are. It holds what is durable and nothing else.
 
-use super::places::{Places, SHARDS, shard_of, short};
-use crate::{
-    protocol::{
-        key::{KeyDigest, OperationKey},
-        known::Known,
-        note::Slot,
-        park::{End, Park, ParkId, RecordDigest},
-        receipt::Receipt,
-    },
-    store::digest_map::DigestMap,
+use super::{
+    generations::Generations,
+    places::{Places, SHARDS, shard_of, short},
 };
-use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use crate::protocol::{fingerprint::Fingerprint, key::KeyDigest, known::Known};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What an entry costs beside its packed bytes: its key twice, its place in map and ring.
-const ENTRY_BYTES: usize = 128;
-/// What an unpacked operation is taken to weigh: its maps allocate whole nodes.
-const LIVE_BYTES: usize = 4096;
+/// What an applied operation weighs: key and digest of its parameters, and the free places of a table.
+const APPLIED_BYTES: usize = 112;
+/// What an open operation is taken to weigh: its maps allocate whole nodes.
+const OPEN_BYTES: usize = 4096;
 
 /// Operations in memory.
 pub(super) struct Cache {
     /// By the highest bits of the digest.
     shards: Vec<RwLock<Shard>>,
-    shard_bytes_max: usize,
     nothing: Arc<Known>,
 }
 
-#[derive(Default)]
 struct Shard {
-    kept: DigestMap<Kept>,
-    /// Kept keys in the order in which they are looked at for eviction.
-    ring: VecDeque<KeyDigest>,
+    /// Whole, for more will be noted about them.
+    open: Generations<Arc<Known>>,
+    /// Nothing takes *applied* back, and a repeat asks for nothing else. The rest is read from disk.
+    applied: Generations<Fingerprint>,
     places: Places,
-    bytes: usize,
-    /// What the last packing left: room for the next one.
-    scratch: Vec<u8>,
-}
-
-struct Kept {
-    form: Form,
-    bytes: usize,
-    used: AtomicBool,
-}
-
-/// Settled operations are kept packed: ten times as many fit.
-enum Form {
-    Live(Arc<Known>),
-    Packed(Box<[u8]>),
 }
 
 /// What memory says about a key.
@@ -66,17 +37,49 @@ pub(super) enum Found {
 }
 
 impl Cache {
-    /// An empty one that knows these places, one for each shard.
-    pub(super) fn new(bytes_max: usize, places: Vec<Places>) -> Self {
-        let shards = places.into_iter().map(|places| RwLock::new(Shard { places, ..Shard::default() })).collect();
-        Self { shards, shard_bytes_max: bytes_max / SHARDS, nothing: Arc::default() }
+    /// An empty one, for a store without operations.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let half = bytes_max / SHARDS / 2;
+        let shard = || Shard {
+            open: Generations::new(half / OPEN_BYTES),
+            applied: Generations::new(half / APPLIED_BYTES),
+            places: Places::default(),
+        };
+        Self { shards: std::iter::repeat_with(|| RwLock::new(shard())).take(SHARDS).collect(), nothing: Arc::default() }
+    }
+
+    /// Takes over where a scan found operations, a shard each.
+    pub(super) fn set_places(&self, places: Vec<Places>) {
+        for (number, places) in places.into_iter().enumerate() {
+            self.write(number).places = places;
+        }
+    }
+
+    /// Keeps what a scan found, as far as a repeat asks for it.
+    pub(super) fn warm(&self, key: &KeyDigest, known: &Known) {
+        if let Some(fingerprint) = known.applied_with() {
+            self.write(shard_of(key)).applied.insert(*key, fingerprint);
+        }
+    }
+
+    /// The digest of the parameters of an operation that is known here to be applied.
+    pub(super) fn applied(&self, key: &KeyDigest) -> Option<Fingerprint> {
+        let number = shard_of(key);
+        let shard = self.read(number);
+        let found = *shard.applied.get(key)?;
+        let ages = shard.applied.is_old(key);
+        drop(shard);
+        if ages {
+            self.write(number).applied.renew(key);
+        }
+        Some(found)
     }
 
     /// Looks a key up in memory.
     pub(super) fn find(&self, key: &KeyDigest) -> Found {
         let shard = self.read(shard_of(key));
-        if let Some(known) = shard.kept(key) {
-            return Found::Known(known);
+        if let Some(known) = shard.open.get(key) {
+            return Found::Known(known.clone());
         }
         let blocks = shard.places.get(short(key));
         if blocks.is_empty() { Found::Known(self.nothing.clone()) } else { Found::In(blocks) }
@@ -86,8 +89,8 @@ impl Cache {
     /// to an operation adds a block to its places.
     pub(super) fn keep(&self, key: &KeyDigest, known: &Arc<Known>, blocks: &[u64]) {
         let mut shard = self.write(shard_of(key));
-        if !shard.kept.contains_key(key) && shard.places.get(short(key)) == blocks {
-            shard.insert(*key, known, self.shard_bytes_max);
+        if shard.places.get(short(key)) == blocks {
+            shard.insert(*key, known);
         }
     }
 
@@ -108,7 +111,7 @@ impl Cache {
                 shard.places.add(short(key), *block);
             }
             for (key, _, after) in own {
-                shard.insert(*key, after, self.shard_bytes_max);
+                shard.insert(*key, after);
             }
         }
     }
@@ -120,7 +123,7 @@ impl Cache {
 
     /// What the kept operations are taken to weigh.
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes).sum()
+        self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes()).sum()
     }
 
     fn read(&self, shard: usize) -> RwLockReadGuard<'_, Shard> {
@@ -133,72 +136,17 @@ impl Cache {
 }
 
 impl Shard {
-    fn kept(&self, key: &KeyDigest) -> Option<Arc<Known>> {
-        let kept = self.kept.get(key)?;
-        kept.used.store(true, Ordering::Relaxed);
-        match &kept.form {
-            Form::Live(known) => Some(known.clone()),
-            Form::Packed(bytes) => unpack(bytes).map(Arc::new),
-        }
-    }
-
-    fn insert(&mut self, key: KeyDigest, known: &Arc<Known>, bytes_max: usize) {
-        let packed = if known.receipt.state().is_settled() { pack(known, &mut self.scratch) } else { None };
-        let form = packed.map_or_else(|| Form::Live(known.clone()), Form::Packed);
-        let weight = if let Form::Packed(packed) = &form { packed.len() } else { LIVE_BYTES };
-        let bytes = ENTRY_BYTES + weight;
-        self.bytes += bytes;
-        match self.kept.insert(key, Kept { form, bytes, used: AtomicBool::new(true) }) {
-            Some(old) => self.bytes -= old.bytes,
-            None => self.ring.push_back(key),
-        }
-        self.evict(bytes_max);
-    }
-
-    /// Drops what was not used since it was last looked at. Each key is looked at twice at most, so that this ends.
-    fn evict(&mut self, bytes_max: usize) {
-        let mut looks = self.ring.len() * 2;
-        while self.bytes > bytes_max && looks > 0 {
-            looks -= 1;
-            let Some(key) = self.ring.pop_front() else { return };
-            match self.kept.get(&key) {
-                Some(kept) if kept.used.swap(false, Ordering::Relaxed) => self.ring.push_back(key),
-                _ => {
-                    if let Some(old) = self.kept.remove(&key) {
-                        self.bytes -= old.bytes;
-                    }
-                }
+    fn insert(&mut self, key: KeyDigest, known: &Arc<Known>) {
+        match known.applied_with() {
+            Some(fingerprint) => {
+                self.open.remove(&key);
+                self.applied.insert(key, fingerprint);
             }
+            None => self.open.insert(key, known.clone()),
         }
     }
-}
 
-#[derive(Serialize)]
-struct PackedRef<'a> {
-    key: &'a Option<Arc<OperationKey>>,
-    receipt: &'a Receipt,
-    parks: &'a BTreeMap<ParkId, Arc<Park>>,
-    ends: &'a BTreeMap<ParkId, End>,
-    held: &'a BTreeMap<ParkId, BTreeMap<Slot, RecordDigest>>,
-}
-
-#[derive(Deserialize)]
-struct Packed {
-    key: Option<Arc<OperationKey>>,
-    receipt: Receipt,
-    parks: BTreeMap<ParkId, Arc<Park>>,
-    ends: BTreeMap<ParkId, End>,
-    held: BTreeMap<ParkId, BTreeMap<Slot, RecordDigest>>,
-}
-
-fn pack(known: &Known, scratch: &mut Vec<u8>) -> Option<Box<[u8]>> {
-    let Known { key, receipt, parks, ends, held } = known;
-    scratch.clear();
-    *scratch = postcard::to_extend(&PackedRef { key, receipt, parks, ends, held }, std::mem::take(scratch)).ok()?;
-    Some(scratch.as_slice().into())
-}
-
-fn unpack(bytes: &[u8]) -> Option<Known> {
-    let Packed { key, receipt, parks, ends, held } = postcard::from_bytes(bytes).ok()?;
-    Some(Known { key, receipt, parks, ends, held })
+    fn bytes(&self) -> usize {
+        self.open.len() * OPEN_BYTES + self.applied.len() * APPLIED_BYTES
+    }
 }

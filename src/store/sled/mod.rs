@@ -8,6 +8,7 @@ mod disk;
 mod entries;
 mod format;
 mod gather;
+mod generations;
 mod offline;
 mod open;
 mod places;
@@ -30,6 +31,7 @@ use super::{
 };
 use crate::protocol::{
     change::{Incident, Totals},
+    fingerprint::Fingerprint,
     key::KeyDigest,
     known::Known,
     note::Slot,
@@ -247,6 +249,10 @@ impl ReceiptStore for SledStore {
     fn load(&self, keys: &[KeyDigest]) -> Result<Vec<Arc<Known>>, Error> {
         self.shared.check_running()?;
         keys.iter().map(|key| self.shared.known(key)).collect()
+    }
+
+    fn applied(&self, key: &KeyDigest) -> Option<Fingerprint> {
+        self.shared.cache.applied(key)
     }
 
     fn slots(&self, slots: &[Slot]) -> Vec<SlotNotes> {

@@ -7,11 +7,15 @@ use super::{
     disk::Disk,
     entries::{Claim, Entries, StoreMeta},
     format::{FORMAT, Key, Meta},
-    scan::{Contents, Strict, Visitor, scan},
+    scan::{Contents, Visitor, scan},
     writer::Writer,
 };
 use crate::{
-    protocol::{key::hex, time::UnixMillis},
+    protocol::{
+        key::{KeyDigest, hex},
+        known::Known,
+        time::UnixMillis,
+    },
     store::{Error, Identity, PreviousStop},
 };
 use std::{
@@ -26,8 +30,11 @@ impl SledStore {
     /// [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
     /// (nothing is deleted), [`Error::Format`], and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        let (mut disk, contents) =
-            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut Strict)?;
+        let mut warm = Warm(Cache::new(options.known_bytes_max));
+        let (mut disk, mut contents) =
+            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut warm)?;
+        let Warm(cache) = warm;
+        cache.set_places(std::mem::take(&mut contents.places));
         let now = (options.clock)();
         let identity = claim(&mut disk, &contents, now)?;
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
@@ -36,7 +43,7 @@ impl SledStore {
         let disk_free = directory.free_bytes()?;
         let shared = Arc::new(Shared {
             reader: disk.reader.clone(),
-            cache: Cache::new(options.known_bytes_max, contents.places),
+            cache,
             index: RwLock::new(contents.index),
             stopped: OnceLock::new(),
             binding: RwLock::new(contents.binding),
@@ -60,6 +67,19 @@ impl SledStore {
         let writer = spawned.map_err(super::directory::io("start its writer"))?;
         let set_aside = directory.aside.clone();
         Ok(Self { identity, shared, queue, queue_max: options.queue_batches_max, writer: Mutex::new(Some(writer)), set_aside })
+    }
+}
+
+/// Keeps what a scan finds, as far as repeats ask for it, and takes no damage.
+struct Warm(Cache);
+
+impl Visitor for Warm {
+    fn operation(&mut self, key: KeyDigest, known: Known) {
+        self.0.warm(&key, &known);
+    }
+
+    fn damage(&mut self, error: Error) -> Result<(), Error> {
+        Err(error)
     }
 }
 
