@@ -134,7 +134,10 @@ fn every_fact() {
     observe::rebalance("assign", 1);
     observe::committed(Duration::from_millis(3));
     observe::commit_failed(&"away");
-    observe::client_error(&"away", "poll");
+    observe::client_error("consumer", &"away", "a broker", Some(0));
+    observe::brokers_silent("consumer", "b:9092", "1/1", None);
+    observe::brokers_answer("consumer", 3);
+    observe::client_says("consumer", 4, "REQTMOUT", "timed out", Some(0));
     observe::lag("mail", 3, 17);
     observe::progress(&partition, Progress { watermark: 40, gap: 4, in_flight: 2, since: UnixMillis(1_500) });
     observe::store_submitted(7);
@@ -169,7 +172,7 @@ fn a_fact_is_counted_where_the_table_says() {
         ("receipted_rebalances_total", &[("kind", "assign")], 1.0),
         ("receipted_commit_seconds_count", &[], 1.0),
         ("receipted_commit_failures_total", &[], 1.0),
-        ("receipted_client_errors_total", &[], 1.0),
+        ("receipted_client_errors_total", &[], 2.0),
         ("receipted_lag_records", &[("topic", "mail"), at], 17.0),
         ("receipted_watermark", &[("topic", "mail"), at], 40.0),
         ("receipted_watermark_gap_records", &[("topic", "mail"), at], 4.0),

@@ -21,7 +21,7 @@ use crate::{
     store::Partition,
 };
 use rdkafka::{
-    Message, Offset,
+    ClientContext, Message, Offset,
     client::Client,
     config::FromClientConfigAndContext,
     consumer::{BaseConsumer, Consumer, base_consumer::PartitionQueue},
@@ -79,9 +79,7 @@ impl ConsumerThread {
             BaseConsumer::from_config_and_context(&config, context).map_err(|source| Error::broker("start a client", &source))?;
         let consumer = Arc::new(consumer);
         let client: &Client<Context> = consumer.client();
-        let cluster = client
-            .fetch_cluster_id(super::settings::BROKER_WAIT)
-            .ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone() })?;
+        let cluster = group::cluster(&consumer).ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone() })?;
         store.bind(&cluster, &settings.group)?;
         let topics = intake.topics();
         let expected = group::partitions(client, &topics)?;
@@ -147,7 +145,7 @@ impl ConsumerThread {
     /// Serves the hooks. No record comes this way: partitions are split off before they are resumed.
     fn poll_main(&self) -> Result<(), Error> {
         match self.consumer.poll(Duration::ZERO) {
-            Some(Err(error)) => survive(self.consumer.context(), &error, "poll"),
+            Some(Err(error)) => survive(self.consumer.context(), &error),
             Some(Ok(record)) => Err(Error::Client {
                 detail: format!("record {}/{}/{} came outside its partition's queue", record.topic(), record.partition(), record.offset()),
             }),
@@ -221,7 +219,7 @@ impl ConsumerThread {
                         batch.push((record.offset(), payload));
                     }
                     Some(Err(error)) => {
-                        if let Err(error) = survive(context, &error, "fetch") {
+                        if let Err(error) = survive(context, &error) {
                             context.fail(error);
                         }
                         break;
@@ -270,7 +268,7 @@ impl ConsumerThread {
                 };
                 read.iter().filter_map(|e| if let Offset::Offset(offset) = e.offset() { Some((named(e), offset)) } else { None }).collect()
             }
-            Err(error) => return observe::client_error(&error, "position"),
+            Err(error) => return context.error(error, "position"),
         };
         for (partition, offset) in positions {
             let open = context.owned().get(&partition).filter(|owned| owned.stage == Stage::Open).map(|owned| owned.assignment);
@@ -299,8 +297,8 @@ impl ConsumerThread {
     }
 }
 
-/// Says what the client complains of, unless it cannot go on.
-fn survive(context: &Context, error: &KafkaError, while_doing: &str) -> Result<(), Error> {
+/// Whether the client can go on. What it complains of has been told by its hook.
+fn survive(context: &Context, error: &KafkaError) -> Result<(), Error> {
     match error {
         KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::FencedInstanceId) => {
             Err(Error::NameTaken { name: context.settings.instance(&context.store.identity().store_id) })
@@ -309,9 +307,6 @@ fn survive(context: &Context, error: &KafkaError, while_doing: &str) -> Result<(
         KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => {
             Err(Error::Client { detail: "an offset is out of range: the log was truncated while it was read; restart to see which".into() })
         }
-        error => {
-            observe::client_error(error, while_doing);
-            Ok(())
-        }
+        _ => Ok(()),
     }
 }

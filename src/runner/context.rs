@@ -4,6 +4,7 @@
 use super::{
     Error,
     assignment::{self, Ownerships, Stage},
+    complaints::Voice,
     inbox::{Command, Inbox, Ownership},
     observe,
     settings::Settings,
@@ -14,6 +15,7 @@ use crate::{
 };
 use rdkafka::{
     ClientContext, Offset, Statistics, TopicPartitionList,
+    config::RDKafkaLogLevel,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext},
     error::{KafkaError, RDKafkaErrorCode},
     types::RDKafkaRespErr,
@@ -34,6 +36,7 @@ pub(super) struct Context {
     pub(super) settings: Settings,
     pub(super) store: Arc<dyn ReceiptStore>,
     pub(super) inbox: UnboundedSender<Inbox>,
+    pub(super) voice: Voice,
     commands: Mutex<Receiver<Command>>,
     owned: Mutex<Ownerships>,
     fatal: Mutex<Option<Error>>,
@@ -44,7 +47,8 @@ impl Context {
         settings: Settings, store: Arc<dyn ReceiptStore>, inbox: UnboundedSender<Inbox>, commands: Receiver<Command>,
     ) -> Self {
         let (commands, owned, fatal) = (Mutex::new(commands), Mutex::default(), Mutex::default());
-        Self { settings, store, inbox, commands, owned, fatal }
+        let voice = Voice::new("consumer", &settings.brokers);
+        Self { settings, store, inbox, voice, commands, owned, fatal }
     }
 
     pub(super) fn owned(&self) -> MutexGuard<'_, Ownerships> {
@@ -169,6 +173,7 @@ impl Context {
         match self.send_commit(consumer, &due) {
             Ok(took) => {
                 observe::committed(took);
+                self.voice.answered();
                 for (partition, assignment, offset) in due {
                     if let Some((_, owned)) = self.owned().by_assignment(assignment)
                         && owned.commit == Some(offset)
@@ -205,16 +210,21 @@ impl Context {
 }
 
 impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        self.voice.log(level, facility, text);
+    }
+
     fn stats(&self, statistics: Statistics) {
-        for (topic, stats) in statistics.topics {
-            for (number, partition) in stats.partitions.into_iter().filter(|(number, _)| *number >= 0) {
-                observe::lag(&topic, number, partition.consumer_lag);
+        for (topic, stats) in &statistics.topics {
+            for (number, partition) in stats.partitions.iter().filter(|(number, _)| **number >= 0) {
+                observe::lag(topic, *number, partition.consumer_lag);
             }
         }
+        self.voice.stats(statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        observe::client_error(&error, reason);
+        self.voice.error(error, reason);
     }
 }
 

@@ -1,15 +1,36 @@
 //! Owns the questions about the cluster and the group that are asked before the first record: do the topics exist, and is this
 //! process alone in its group.
 
-use super::observe;
-use super::{Error, context::Context, settings::BROKER_WAIT};
-use rdkafka::client::Client;
-use std::time::Duration;
+use super::{Error, context::Context, observe, settings::BROKER_WAIT};
+use rdkafka::{
+    client::Client,
+    consumer::{BaseConsumer, Consumer},
+};
+use std::time::{Duration, Instant};
+
+/// How long one question for the cluster's id may take.
+const ASK: Duration = Duration::from_millis(500);
+/// How long the client's own words are waited for after that.
+const SERVE: Duration = Duration::from_millis(5);
 
 /// Describing a group is optional: a broker that cannot is not waited for long.
 const DESCRIBE: Duration = Duration::from_secs(3);
 /// The same when leaving, which has a bound of its own.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The cluster's id, as soon as a broker answers. What the client complains of until then is told as it comes.
+#[allow(clippy::disallowed_methods, reason = "the wait's own bound")]
+pub(super) fn cluster(consumer: &BaseConsumer<Context>) -> Option<String> {
+    let end = Instant::now() + BROKER_WAIT;
+    loop {
+        let cluster = consumer.client().fetch_cluster_id(ASK);
+        // Nothing is subscribed yet: errors come this way and nothing else, and their hook tells them.
+        while consumer.poll(SERVE).is_some() && Instant::now() < end {}
+        if cluster.is_some() || Instant::now() >= end {
+            return cluster;
+        }
+    }
+}
 
 /// How many partitions the topics have together.
 pub(super) fn partitions(client: &Client<Context>, topics: &[String]) -> Result<usize, Error> {

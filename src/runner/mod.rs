@@ -7,6 +7,7 @@
 mod assignment;
 mod clock;
 mod committed;
+mod complaints;
 mod consumer;
 mod context;
 mod credit;

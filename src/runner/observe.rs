@@ -18,9 +18,9 @@ use std::{
 use tokio::task::JoinHandle;
 
 pub(super) use crate::telemetry::observe::{
-    client_error, commit_failed, committed, dead_letter_failed, group_not_described, lag, looked_up, not_unparked, offset_regression,
-    partition_halted, partition_left, partition_open, partition_refused, rebalance, records_fetched, stop_cut_off, store_submitted,
-    store_synced,
+    brokers_answer, brokers_silent, client_error, client_says, commit_failed, committed, dead_letter_failed, group_not_described, lag,
+    looked_up, not_unparked, offset_regression, partition_halted, partition_left, partition_open, partition_refused, rebalance,
+    records_fetched, stop_cut_off, store_submitted, store_synced,
 };
 
 /// Makes every series exist at zero.

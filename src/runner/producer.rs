@@ -1,7 +1,7 @@
 //! Owns dead letters: the original bytes, key and headers, with ours added under documented names, acknowledged by every in-sync
 //! replica before the slot is complete.
 
-use super::{Error, Settings, settings::ErrorText};
+use super::{Error, Settings, complaints::Voice, settings::ErrorText};
 use crate::protocol::{
     key::{KeyDigest, OperationKey, hex},
     machine::{DeadLetterReason, Subject},
@@ -10,6 +10,7 @@ use crate::protocol::{
     receipt::Receipt,
 };
 use rdkafka::{
+    config::FromClientConfigAndContext,
     message::{Header, OwnedHeaders},
     producer::{FutureProducer, FutureRecord},
 };
@@ -54,14 +55,16 @@ impl About {
 
 #[derive(Clone)]
 pub(super) struct Producer {
-    producer: FutureProducer,
+    producer: FutureProducer<Voice>,
     topic: String,
     error_text: ErrorText,
 }
 
 impl Producer {
     pub(super) fn new(settings: &Settings, store_id: &str) -> Result<Self, Error> {
-        let producer = settings.producer(store_id).create().map_err(|source| Error::broker("start a producer", &source))?;
+        let voice = Voice::new("dead-letter producer", &settings.brokers);
+        let producer = FutureProducer::from_config_and_context(&settings.producer(store_id), voice);
+        let producer = producer.map_err(|source| Error::broker("start a producer", &source))?;
         Ok(Self { producer, topic: settings.dead_letter_topic.clone(), error_text: settings.error_text })
     }
 

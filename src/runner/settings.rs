@@ -89,14 +89,7 @@ pub enum ErrorText {
 pub(super) const BROKER_WAIT: Duration = Duration::from_secs(15);
 
 /// How the settings begin that only a consumer has.
-const OF_CONSUMERS: &[&str] = &[
-    "fetch.",
-    "queued.",
-    "max.partition.fetch.bytes",
-    "check.crcs",
-    // Lag is the consumer's; a producer's statistics nobody reads, and the binding would log them whole.
-    "statistics.interval.ms",
-];
+const OF_CONSUMERS: &[&str] = &["fetch.", "queued.", "max.partition.fetch.bytes", "check.crcs"];
 /// How the settings begin that only a producer has.
 const OF_PRODUCERS: &[&str] = &[
     "queue.buffering.",

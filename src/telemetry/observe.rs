@@ -103,10 +103,46 @@ pub fn commit_failed(error: &dyn fmt::Display) {
     counter!("receipted_commit_failures_total").increment(1);
 }
 
-/// The Kafka client reported an error.
-pub fn client_error(error: &dyn fmt::Display, reason: &str) {
-    tracing::warn!(%error, reason, "client");
+/// A Kafka client reported an error. What repeats itself is left out, and told again with how many were.
+pub fn client_error(client: &'static str, error: &dyn fmt::Display, reason: &str, told: Option<u64>) {
+    let left_out = told.filter(|left_out| *left_out > 0);
+    match told {
+        Some(_) => tracing::warn!(client, %error, reason, left_out, "client"),
+        None => tracing::debug!(client, %error, reason, "client"),
+    }
     counter!("receipted_client_errors_total").increment(1);
+}
+
+/// A Kafka client reaches no broker at all. What repeats itself is left out, and told again with how many were.
+pub fn brokers_silent(client: &'static str, brokers: &str, reason: &str, told: Option<u64>) {
+    let left_out = told.filter(|left_out| *left_out > 0);
+    match told {
+        Some(_) => tracing::error!(
+            client,
+            brokers,
+            reason,
+            left_out,
+            "no broker answers; check kafka.brokers, the network and the security settings"
+        ),
+        None => tracing::debug!(client, brokers, reason, "no broker answers"),
+    }
+    counter!("receipted_client_errors_total").increment(1);
+}
+
+/// A Kafka client reaches a broker again.
+pub fn brokers_answer(client: &'static str, left_out: u64) {
+    tracing::info!(client, left_out, "a broker answers again");
+}
+
+/// A line of a Kafka client's own log, by its severity there. What is not told shows at "debug".
+pub fn client_says(client: &'static str, severity: i32, facility: &str, text: &str, told: Option<u64>) {
+    let left_out = told.filter(|left_out| *left_out > 0);
+    match (told, severity) {
+        (Some(_), ..=3) => tracing::error!(target: "librdkafka", client, facility, left_out, "{text}"),
+        (Some(_), 4) => tracing::warn!(target: "librdkafka", client, facility, left_out, "{text}"),
+        (Some(_), 5 | 6) => tracing::info!(target: "librdkafka", client, facility, "{text}"),
+        _ => tracing::debug!(target: "librdkafka", client, facility, "{text}"),
+    }
 }
 
 /// The client measured a partition's lag; it says -1 while it does not know.

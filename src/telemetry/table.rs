@@ -219,7 +219,7 @@ pub const TABLE: &[Metric] = &[
     metric("receipted_offset_regressions_total", Kind::Counter, &[Label::Topic], "Times that the group's offset was found moved back."),
     metric("receipted_commit_seconds", Kind::Histogram, &[], "Time of each offset commit."),
     metric("receipted_commit_failures_total", Kind::Counter, &[], "Offset commits that failed and are tried again."),
-    metric("receipted_client_errors_total", Kind::Counter, &[], "Errors that the Kafka client reported."),
+    metric("receipted_client_errors_total", Kind::Counter, &[], "Errors that the Kafka clients reported."),
 ];
 
 /// Describes every metric to the installed recorder, and makes every series exist at zero.
