@@ -390,7 +390,24 @@ fn commands_find_the_socket_in_the_stores_directory_and_answer_in_text_and_json(
     assert_eq!((&json["key"], &json["state"]), (&doubtful.to_string().into(), &"in_doubt".into()));
     let status = place.command(&["store", "status"]);
     assert!(text(&status.stdout).contains("in doubt 1"), "{}", text(&status.stdout));
-    assert_eq!(text(&place.command(&["operations", "list", "--state", "disputed"]).stdout), "none\n");
+    assert_eq!(text(&place.command(&["operations", "list", "--state", "disputed"]).stdout), "none disputed\n");
+}
+
+#[test]
+fn an_empty_listing_says_how_many_records_are_parked_and_how_they_are_listed() {
+    let place = Place::new();
+    let list = |more: &[&str]| text(&place.command(&[&["operations", "list"], more].concat()).stdout).to_string();
+    assert_eq!((list(&[]).as_str(), list(&["--state", "parked"]).as_str()), ("none in doubt\n", "none parked\n"));
+    place.park(None, 5, ParkReason::DeadLetterFailed);
+    place.park(None, 6, ParkReason::DeadLetterFailed);
+    assert_eq!(list(&[]), "none in doubt; 2 parked: --state parked\n");
+    assert_eq!(list(&["--state", "reopened"]), "none reopened; 2 parked: --state parked\n");
+    assert_eq!(list(&["--state", "parked", "--after", "payments/0/6#1"]), "no more\n");
+    let discard = ["operations", "discard", "--park", "payments/0/5#1", "--reason", "seen", "--by", "ada"];
+    assert!(place.command(&discard).status.success());
+    assert_eq!(list(&[]), "none in doubt; 1 parked: --state parked\n");
+    let json: serde_json::Value = serde_json::from_str(&list(&["--output", "json"])).unwrap();
+    assert_eq!((&json["operations"], &json["parked"]), (&serde_json::json!([]), &1.into()));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub fn list(store: &dyn ReceiptStore, list: &List, now: UnixMillis) -> Result<Li
     let page = store.list(which, after, limit)?;
     let next = page.last().filter(|_| page.len() == limit).map(|(key, _)| key.to_string());
     let operations = page.iter().map(|(key, known)| operation_line(*key, known, now)).collect();
-    Ok(Listing { operations, notes: Vec::new(), next })
+    Ok(Listing { operations, notes: Vec::new(), next, parked: parked(store) })
 }
 
 fn notes(store: &dyn ReceiptStore, after: Option<&str>, limit: usize, now: UnixMillis) -> Result<Listing, Failed> {
@@ -87,7 +87,15 @@ fn notes(store: &dyn ReceiptStore, after: Option<&str>, limit: usize, now: UnixM
     let known: BTreeMap<KeyDigest, _> = keys.iter().copied().zip(store.load(&keys)?).collect();
     let repeats = |id, key: Option<KeyDigest>| key.and_then(|key| known.get(&key)).map_or(0, |known| held(known, id));
     let notes = page.iter().map(|(id, note)| note_line(id, note, None, repeats(id, note.key), now)).collect();
-    Ok(Listing { operations: Vec::new(), notes, next })
+    Ok(Listing { operations: Vec::new(), notes, next, parked: parked(store) })
+}
+
+/// How many records are parked.
+fn parked(store: &dyn ReceiptStore) -> u64 {
+    let totals = store.totals();
+    let sum = |of: fn(&Total) -> bool| totals.iter().filter(|(total, _)| of(total)).map(|(_, value)| *value).sum::<u64>();
+    let opened = sum(|total| matches!(total, Total::ParkedOpened(_)));
+    opened.saturating_sub(sum(|total| matches!(total, Total::ParkedClosed(..))))
 }
 
 /// One operation with everything; none when nothing is known of it.

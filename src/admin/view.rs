@@ -138,6 +138,8 @@ pub struct Listing {
     pub notes: Vec<NoteLine>,
     /// What to ask for the next page with; none on the last one.
     pub next: Option<String>,
+    /// Records that are parked, whatever was asked for: an empty listing of another state is not all quiet.
+    pub parked: u64,
 }
 
 /// One operation as a line.

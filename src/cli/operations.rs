@@ -7,7 +7,7 @@ use super::{
 use crate::{
     admin::{
         client::Client,
-        command::{Done, EndRequest, EndWord, List, SettleRequest},
+        command::{Done, EndRequest, EndWord, Filter, List, SettleRequest},
         view::{AttemptView, Listing, NoteLine, OperationLine, OperationView, VerdictView},
     },
     config::Config,
@@ -31,8 +31,9 @@ pub(super) fn directory(at: &StoreAt, config: Option<&Path>) -> Result<PathBuf, 
 pub(super) async fn run(command: OperationsCommand, config: Option<&Path>, output: Output) -> Result<(), Failure> {
     match command {
         OperationsCommand::List { state, after, limit, at } => {
-            let listing = client(&at, config)?.list(&List { state: state.into(), after, limit }).await?;
-            print(&listing, output, listing_text)
+            let asked = List { state: state.into(), after, limit };
+            let listing = client(&at, config)?.list(&asked).await?;
+            print(&listing, output, |listing| listing_text(&asked, listing))
         }
         OperationsCommand::Show { key, at } => {
             let view = client(&at, config)?.show(digest(&key)?).await?;
@@ -71,9 +72,9 @@ fn done_text(done: &Done) -> String {
     }
 }
 
-fn listing_text(listing: &Listing) -> String {
+fn listing_text(asked: &List, listing: &Listing) -> String {
     let table = match (listing.operations.is_empty(), listing.notes.is_empty()) {
-        (true, true) => return "none".into(),
+        (true, true) => return nothing_text(asked, listing.parked),
         (false, _) => operations_table(&listing.operations),
         (true, false) => notes_table(&listing.notes),
     };
@@ -81,6 +82,20 @@ fn listing_text(listing: &Listing) -> String {
         Some(next) => format!("{table}\nmore: --after {next}"),
         None => table,
     }
+}
+
+/// What is parked waits for somebody too, and shows in a listing of its own.
+fn nothing_text(asked: &List, parked: u64) -> String {
+    let none = match asked.state {
+        _ if asked.after.is_some() => return "no more".into(),
+        Filter::All => "none",
+        Filter::InDoubt => "none in doubt",
+        Filter::Parked => return "none parked".into(),
+        Filter::Disputed => "none disputed",
+        Filter::Superseded => "none superseded",
+        Filter::Reopened => "none reopened",
+    };
+    if parked == 0 { none.into() } else { format!("{none}; {parked} parked: --state parked") }
 }
 
 fn operations_table(lines: &[OperationLine]) -> String {
