@@ -2,7 +2,11 @@
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use receipted::config::{Config, DEFAULTS, Error, FirstStart, LogFormat, Origin, kafka};
+use receipted::{
+    config::{Config, DEFAULTS, Error, FirstStart, LogFormat, Origin, kafka},
+    handler::Part,
+    prelude::*,
+};
 use std::{collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
 
 const MINIMAL: &str = "[kafka]\nbrokers = \"b:9092\"\ngroup = \"g\"\n";
@@ -54,7 +58,7 @@ fn every_key_of_the_defaults_has_a_comment_above_it() {
 #[test]
 fn the_defaults_resolve_to_what_the_file_says() {
     let config = Config::from_text(MINIMAL).unwrap();
-    assert_eq!((config.runner.permits, config.runner.tenant_permits_max), (64, 48));
+    assert_eq!((config.runner.permits, config.runner.tenant_permits_max), (64, None));
     assert_eq!(config.runner.drain_budget, Duration::from_secs(10));
     assert_eq!(config.kafka.first_start, None);
     assert_eq!(config.dead_letter.topic, "g.dead-letters");
@@ -71,7 +75,32 @@ fn what_follows_from_other_keys_is_shown_resolved() {
     let value = |key: &str| config.shown().iter().find(|shown| shown.key == key).unwrap().value.clone();
     assert_eq!(value("dead_letter.topic"), "\"g.dead-letters\"");
     assert_eq!(value("kafka.group_instance_id"), "\"receipted-<store id>\"");
-    assert_eq!(value("runner.tenant_permits_max"), "48");
+    assert_eq!(value("runner.tenant_permits_max"), "48, or 64 where the app has one tenant");
+    let set = Config::from_text(&format!("{MINIMAL}[runner]\ntenant_permits_max = 5\n")).unwrap();
+    assert_eq!(set.shown().iter().find(|shown| shown.key == "runner.tenant_permits_max").unwrap().value, "5");
+}
+
+#[test]
+fn a_tenant_alone_may_have_every_permit_unless_another_share_is_set() {
+    async fn accept(op: Operation) -> Result<Applied, Failure> {
+        Ok(Applied::new(op.provider_key(), ()))
+    }
+    let app = |tenants: [Part; 2]| {
+        let route = |name, tenant| operation(name).tenant(tenant).id(json("/id")).fingerprint(whole_value()).handle(accept);
+        let [first, second] = tenants;
+        App::new().topic("a", route("a.v1", first)).topic("b", route("b.v1", second)).with_state(()).build().unwrap()
+    };
+    let share = |text: &str, tenants| {
+        let config = Config::from_text(&format!("{MINIMAL}[runner]\n{text}\n")).unwrap();
+        config.runner.tenant_share(app(tenants).operations())
+    };
+    assert_eq!(share("permits = 8", [fixed("acme"), fixed("acme")]), 8);
+    assert_eq!(share("permits = 8", [fixed("acme"), fixed("other")]), 6);
+    assert_eq!(share("permits = 8", [fixed("acme"), header("tenant")]), 6);
+    assert_eq!(share("permits = 8", [header("tenant"), header("tenant")]), 6);
+    assert_eq!(share("permits = 8\ntenant_permits_max = 3", [fixed("acme"), fixed("acme")]), 3);
+    assert_eq!(share("permits = 8\ntenant_permits_max = 9", [header("tenant"), fixed("acme")]), 8);
+    assert_eq!(share("permits = 1", [header("tenant"), fixed("acme")]), 1);
 }
 
 #[test]

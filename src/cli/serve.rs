@@ -3,7 +3,7 @@
 use crate::{
     admin::server::{self, Served},
     config::{self, Config},
-    handler::{BuildError, ReadyApp, Routes},
+    handler::{BuildError, ReadyApp, RoutePlan, Routes},
     runner::{self, ErrorText, Health, Runner, Settings},
     store::{self, ReceiptStore, sled},
     telemetry::{
@@ -116,7 +116,7 @@ impl Beside {
     ) -> Result<(Runner, Self), Error> {
         let metrics = pages.as_ref().map(|_| recorder::install()).transpose()?;
         let socket: UnixListener = server::bind(&config.store.socket())?;
-        let runner = Runner::new(settings(config), routes, store.clone());
+        let runner = Runner::new(settings(config, routes.operations()), routes, store.clone());
         let (stop, stopped) = watch::channel(false);
         let served = Served { store: store.clone(), operator: Arc::new(runner.operators()) };
         let mut tasks = vec![tokio::spawn(server::serve(socket, served, until(stopped.clone())))];
@@ -167,8 +167,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, store::Err
     tokio::task::spawn_blocking(work).await.unwrap_or_else(gone)
 }
 
-/// What a configuration sets a runner to.
-pub(super) fn settings(config: &Config) -> Settings {
+/// What a configuration sets the runner of an app with these routes to.
+pub(super) fn settings(config: &Config, routes: &[RoutePlan]) -> Settings {
     let (kafka, runner, reconcile, letters) = (&config.kafka, &config.runner, &config.reconcile, &config.dead_letter);
     Settings {
         brokers: kafka.brokers.clone(),
@@ -185,7 +185,7 @@ pub(super) fn settings(config: &Config) -> Settings {
         },
         client: kafka.settings.clone(),
         permits: runner.permits,
-        tenant_permits_max: runner.tenant_permits_max,
+        tenant_permits_max: runner.tenant_share(routes),
         waiting_grace: runner.waiting_grace,
         partition_records_max: runner.partition_records_max,
         partition_bytes_max: runner.partition_bytes_max,

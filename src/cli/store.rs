@@ -54,7 +54,7 @@ fn adopt(target: &str, offset: Option<i64>, reason: &str, config: Option<&Path>,
         ((_, Some(number)), Some(offset)) => vec![(number, offset)],
         ((_, None), Some(_)) => return Err(Failure::usage("--offset needs TOPIC/PARTITION")),
         ((topic, number), None) => {
-            let committed = runner::committed(&settings(&config), topic).map_err(|error| Failure::new(error.exit_code(), &error))?;
+            let committed = runner::committed(&settings(&config, &[]), topic).map_err(|error| Failure::new(error.exit_code(), &error))?;
             committed.into_iter().filter(|(found, _)| number.is_none_or(|number| number == *found)).collect()
         }
     };

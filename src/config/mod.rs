@@ -86,10 +86,11 @@ impl Config {
 
     /// Where a key that is not set follows from others, its value is shown.
     fn show_resolved(&mut self) {
+        let share = || format!("{}, or {} where the app has one tenant", self.runner.tenant_share(&[]), self.runner.permits);
         let resolved = [
             ("dead_letter.topic", format!("{:?}", self.dead_letter.topic)),
             ("kafka.group_instance_id", format!("{:?}", self.kafka.instance_id("<store id>"))),
-            ("runner.tenant_permits_max", self.runner.tenant_permits_max.to_string()),
+            ("runner.tenant_permits_max", self.runner.tenant_permits_max.map_or_else(share, |set| set.to_string())),
         ];
         for (key, value) in resolved {
             if let Some(shown) = self.shown.iter_mut().find(|shown| shown.key == key) {

@@ -1,7 +1,7 @@
 //! Owns the second stage: text becomes durations, addresses and limits, each checked once and named when it does not fit.
 
 use super::{Config, Error, kafka as client, layers::Layers, raw};
-use crate::protocol::time::UnixMillis;
+use crate::{handler::RoutePlan, protocol::time::UnixMillis};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -106,8 +106,8 @@ impl Store {
 pub struct Runner {
     /// Handlers at the same time.
     pub permits: usize,
-    /// Of these, for one tenant.
-    pub tenant_permits_max: usize,
+    /// Of these, for one tenant; none where [`Runner::tenant_share`] follows from the app.
+    pub tenant_permits_max: Option<usize>,
     /// Incomplete records of a partition, at most.
     pub partition_records_max: usize,
     /// Their bytes, at most.
@@ -126,6 +126,19 @@ pub struct Runner {
     pub reply_attempts_max: u32,
     /// For one run of a reply hook.
     pub reply_time_limit: Duration,
+}
+
+impl Runner {
+    /// How many permits one tenant may have: as set, else all where every route is fixed to one and the same tenant, for then nobody
+    /// else could use the rest; else three quarters.
+    #[must_use]
+    pub fn tenant_share(&self, routes: &[RoutePlan]) -> usize {
+        let mut tenants = routes.iter().map(RoutePlan::fixed_tenant);
+        let first = tenants.next().flatten();
+        let is_alone = first.is_some() && tenants.all(|tenant| tenant == first);
+        let share = if is_alone { self.permits } else { self.permits - self.permits / 4 };
+        self.tenant_permits_max.unwrap_or(share.max(1))
+    }
 }
 
 /// Section `[reconcile]`.
@@ -218,7 +231,7 @@ pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error
     let tenant = usize::try_from(tenant).unwrap_or(usize::MAX);
     Ok(Runner {
         permits,
-        tenant_permits_max: if tenant == 0 { (permits - permits / 4).max(1) } else { tenant.min(permits) },
+        tenant_permits_max: (tenant > 0).then_some(tenant.min(permits)),
         reply_attempts_max: u32::try_from(count("runner.reply_attempts_max", raw.reply_attempts_max, 1, 1000, layers)?).unwrap_or(1),
         reply_time_limit: duration("runner.reply_time_limit", &raw.reply_time_limit, layers)?,
         partition_records_max: number("runner.partition_records_max", raw.partition_records_max, 10_000_000)?,

@@ -158,7 +158,7 @@ impl<S: Send + Sync + 'static> Found<S> {
             policy: self.policy.clone(),
             answer_bytes_max: declared.options.answer_bytes_max,
             topics: self.topics.clone(),
-            tenant: declared.tenant.to_string(),
+            tenant: declared.tenant.clone(),
             id: declared.id.iter().map(ToString::to_string).collect(),
             parameters: declared.parameters.to_string(),
             formerly: declared.options.formerly.clone(),

@@ -7,6 +7,7 @@ use super::{
     guard::{Guarded, guarded},
     operation::Delivery,
     outcome::Looked,
+    part::{Part, Source},
     record::Invalid,
     reply::{Replied, Reply},
 };
@@ -41,7 +42,7 @@ pub struct Declared {
     /// The topics that carry it.
     pub topics: Vec<String>,
     pub(super) answer_bytes_max: usize,
-    pub(super) tenant: String,
+    pub(super) tenant: Part,
     pub(super) id: Vec<String>,
     pub(super) parameters: String,
     pub(super) formerly: Vec<&'static str>,
@@ -93,6 +94,12 @@ impl RoutePlan {
     #[must_use]
     pub fn passes_key(&self) -> bool {
         self.declared.passes_key == PassesKey::Can
+    }
+
+    /// The tenant that every record of the route has; none where the record tells.
+    #[must_use]
+    pub fn fixed_tenant(&self) -> Option<&str> {
+        if let Source::Fixed(tenant) = self.declared.tenant.source() { Some(tenant) } else { None }
     }
 
     /// The topics that carry the operation.
