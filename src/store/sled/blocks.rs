@@ -100,3 +100,23 @@ pub(super) fn notes(mut body: &[u8]) -> impl Iterator<Item = Result<(KeyDigest, 
         Some(note)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes after one block more than these.
+    fn after(blocks: u64) -> Option<u64> {
+        let mut packer = Packer::new(blocks);
+        packer.add(&KeyDigest([1; 32]), NoteKey::Verdict, &"body").ok()?;
+        packer.finish()
+    }
+
+    #[test]
+    fn a_store_has_as_many_blocks_as_a_place_has_bits_for_and_no_more() {
+        assert_eq!(after(BLOCKS_MAX - 2), Some(BLOCKS_MAX - 1));
+        assert_eq!(after(BLOCKS_MAX - 1), Some(BLOCKS_MAX), "the last one is full, and the store with it");
+        assert_eq!(after(BLOCKS_MAX), None);
+        assert_eq!(Packer::new(BLOCKS_MAX).finish(), Some(BLOCKS_MAX), "a group without notes still fits");
+    }
+}

@@ -97,3 +97,52 @@ fn unpack(near: u64) -> (u64, Option<u64>) {
     let (first, gap) = (near & (BLOCKS_MAX - 1), near >> BLOCK_BITS);
     (first, (gap > 0).then_some(first + gap))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds blocks to an operation, and says what is found of it and of its neighbour.
+    fn found(blocks: &[u64]) -> Vec<u64> {
+        let mut places = Places::default();
+        assert!(!places.add(6, 3));
+        for (earlier, block) in blocks.iter().enumerate() {
+            assert_eq!(places.add(7, *block), earlier > 0, "{blocks:?}");
+        }
+        assert_eq!(places.get(6), [3], "{blocks:?}");
+        assert_eq!(places.from(7, 10), [(7, places.get(7))]);
+        places.get(7)
+    }
+
+    #[test]
+    fn a_second_block_is_found_however_far_behind_the_first() {
+        for first in [0, 1, BLOCKS_MAX / 2 - 2] {
+            for gap in [1, 2, GAP_MAX - 1, GAP_MAX, GAP_MAX + 1, GAP_MAX + 2, 2 * GAP_MAX + 1, 2 * GAP_MAX + 2, BLOCKS_MAX / 2] {
+                assert_eq!(found(&[first, first + gap]), [first, first + gap]);
+                assert_eq!(found(&[first, first + gap, first + gap + 1]), [first, first + gap, first + gap + 1]);
+                assert_eq!(found(&[first, first + 1, first + 1 + gap]), [first, first + 1, first + 1 + gap]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_block_that_a_store_can_have_is_found() {
+        let last = BLOCKS_MAX - 1;
+        assert_eq!(found(&[last]), [last]);
+        assert_eq!(found(&[last - GAP_MAX, last]), [last - GAP_MAX, last]);
+        assert_eq!(found(&[0, last]), [0, last]);
+    }
+
+    #[test]
+    fn a_block_is_noted_once_for_all_of_an_operations_notes_in_it() {
+        let mut places = Places::default();
+        for block in [4, 4, 4 + GAP_MAX + 1, 4 + GAP_MAX + 1, BLOCKS_MAX - 1, BLOCKS_MAX - 1] {
+            places.add(7, block);
+        }
+        assert_eq!(places.get(7), [4, 4 + GAP_MAX + 1, BLOCKS_MAX - 1]);
+        for block in [4, 4, 5, 5] {
+            places.add(8, block);
+        }
+        assert_eq!(places.get(8), [4, 5]);
+    }
+}
