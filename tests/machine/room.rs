@@ -1,7 +1,12 @@
 //! A tenant that makes no progress fills half of a partition's bound at most, and one that does is left alone.
 
 use crate::world::*;
-use receipted::protocol::{machine::Event, note::DoubtReason, outcome::Outcome, policy::Policy};
+use receipted::protocol::{
+    machine::{Event, Limits},
+    note::DoubtReason,
+    outcome::Outcome,
+    policy::Policy,
+};
 
 const RECORDS: usize = 100;
 
@@ -181,4 +186,53 @@ fn a_parked_record_that_ends_in_doubt_again_runs_again_once_that_is_denied() {
     world.settle(&Act::Apply, 300);
     assert_eq!((world.state("acme", "1").as_str(), world.starts.len()), ("applied", 3));
     assert_eq!(world.ledger["acme/1"], [3]);
+}
+
+/// Twelve records that fail again and again, each alone in its lane, in a partition that ten of them fill.
+fn failing(is_large: impl Fn(u64) -> bool) -> World {
+    let id = |n| if is_large(n) { format!("{n}-{}", "x".repeat(100)) } else { n.to_string() };
+    let log = (0..12).map(|n| row("failing", id(n), n)).collect();
+    World::with(vec![policy(hold())], Limits { park_record_bytes_max: 120, ..limits(4, 10) }, log)
+}
+
+fn fail_all(world: &mut World) {
+    for _ in 0..20 {
+        world.deliver(10_usize.saturating_sub(world.machine.in_flight(0).0));
+        world.sync_all();
+        world.act_all(&Act::NoEffect);
+        world.sync_all();
+    }
+}
+
+fn all_are_applied_in_the_end(mut world: World) {
+    assert!(!world.halted, "nobody asked for it to be parked");
+    world.settle(&Act::Apply, 2_000);
+    assert_eq!((world.ledger.len(), world.committed, world.open_parks().len()), (12, 12, 0));
+}
+
+#[test]
+fn what_is_too_large_to_be_parked_goes_on_waiting_and_others_make_room() {
+    let mut world = failing(|n| n < 4);
+    fail_all(&mut world);
+    let parked = world.open_parks();
+    assert!(parked.len() >= 5 && parked.iter().all(|(offset, reason)| *offset >= 4 && *reason == "retry"), "{parked:?}");
+    all_are_applied_in_the_end(world);
+}
+
+#[test]
+fn a_partition_full_of_what_is_too_large_to_be_parked_goes_on() {
+    let mut world = failing(|_| true);
+    fail_all(&mut world);
+    assert_eq!(world.open_parks(), []);
+    all_are_applied_in_the_end(world);
+}
+
+/// The one that is too large holds its lane; what stands behind it there waits with it, in order.
+#[test]
+fn behind_what_is_too_large_to_be_parked_a_lane_keeps_its_order() {
+    let mut world = failing(|n| n == 0);
+    world.log.iter_mut().take(8).for_each(|row| row.lane = 0);
+    fail_all(&mut world);
+    assert!(world.open_parks().iter().all(|(offset, _)| *offset >= 8), "{:?}", world.open_parks());
+    all_are_applied_in_the_end(world);
 }

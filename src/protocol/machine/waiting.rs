@@ -3,6 +3,7 @@
 
 use super::{
     Machine, WorkId,
+    partition::Partition,
     work::{Assignment, Phase, Source, Work},
 };
 use crate::protocol::{key::KeyDigest, park::ParkReason, time::Now};
@@ -70,13 +71,20 @@ impl Machine {
     /// Parks heads until the waiting ones hold no more than their share.
     fn make_room(&mut self, assignment: Assignment, now: Now) {
         let share = self.limits.partition_records_max / 2;
-        while let Some(head) = self.partitions.get(&assignment.partition).filter(|p| p.waiting.len() > share).and_then(|p| {
-            let oldest = p.waiting.first()?;
-            p.head(self.works.get(oldest)?.lane)
-        }) {
+        while let Some(head) =
+            self.partitions.get(&assignment.partition).filter(|p| p.waiting.len() > share).and_then(|p| self.oldest_head(p))
+        {
             let Some(key) = self.works.get(&head).and_then(Work::key) else { return };
             let Some(known) = self.keys.get(&key).map(|entry| entry.known.clone()) else { return };
             self.park(head, ParkReason::Retry, Some(&known), "made room for others".into(), now);
         }
+    }
+
+    /// The head of the oldest waiting work that may be parked. A larger record need not be, for it only waits: it stays, and holds what
+    /// is behind it.
+    fn oldest_head(&self, partition: &Partition) -> Option<WorkId> {
+        let mut heads = partition.waiting.iter().filter_map(|id| partition.head(self.works.get(id)?.lane));
+        let may_leave = |work: &Work| work.phase.waits() && work.payload.bytes() <= self.limits.park_record_bytes_max;
+        heads.find(|head| self.works.get(head).is_some_and(may_leave))
     }
 }
