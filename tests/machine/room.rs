@@ -5,7 +5,7 @@ use receipted::protocol::{
     machine::{Event, Limits},
     note::DoubtReason,
     outcome::Outcome,
-    policy::Policy,
+    policy::{BackOff, Policy},
 };
 
 const RECORDS: usize = 100;
@@ -235,4 +235,61 @@ fn behind_what_is_too_large_to_be_parked_a_lane_keeps_its_order() {
     fail_all(&mut world);
     assert!(world.open_parks().iter().all(|(offset, _)| *offset >= 8), "{:?}", world.open_parks());
     all_are_applied_in_the_end(world);
+}
+
+/// More than a hundred records are parked behind two handlers that hang; from here on every handler says that it had no effect.
+fn many_parked_and_failing(attempts_max: u32) -> World {
+    let mut world = stuck_and_calm(|id| id);
+    let slow = std::time::Duration::from_secs(60);
+    let back_off = BackOff { first: slow, max: slow, ..BackOff::default() };
+    world.policies.iter_mut().for_each(|policy| *policy = Policy { attempts_max, back_off, ..policy.clone() });
+    world.start();
+    run_others(&mut world, 40, 300);
+    assert!(world.open_parks().len() > 100);
+    world.wait(60_000);
+    world
+}
+
+/// The most parked records that were in memory at once while everything failed for so long.
+fn most_in_memory(world: &mut World, rounds: usize) -> usize {
+    let mut most = 0;
+    for _ in 0..rounds {
+        world.act_all(&Act::NoEffect);
+        world.sync_all();
+        world.wait(10);
+        most = most.max(world.held_in_memory());
+    }
+    most
+}
+
+#[test]
+fn parked_records_that_fail_again_wait_for_their_back_off_on_disk() {
+    let mut world = many_parked_and_failing(10);
+    let most = most_in_memory(&mut world, 300);
+    let failed = world.starts.len();
+    assert!(failed > 100, "one after another has its turn: {failed}");
+    assert!(most <= 4, "{most} parked records were in memory at once");
+    let read = world.read;
+    most_in_memory(&mut world, 100);
+    assert_eq!(world.read, read, "and none is read before its back-off is over");
+    world.crash(0);
+    most_in_memory(&mut world, 100);
+    assert_eq!(world.read, read, "also after a restart");
+    world.settle(&Act::Apply, 20_000);
+    assert_eq!((world.ledger.len(), world.committed, world.open_parks().len()), (305, 305, 0));
+    assert!(world.ledger.values().all(|effects| effects.len() == 1));
+}
+
+#[test]
+fn parked_records_whose_dead_letters_are_not_acknowledged_are_few() {
+    let mut world = many_parked_and_failing(1);
+    world.dead_letters_hang = true;
+    let most = most_in_memory(&mut world, 300);
+    assert!(most <= 4, "{most} parked records were in memory at once");
+    world.dead_letters_hang = false;
+    for work in std::mem::take(&mut world.producing) {
+        world.on(Event::DeadLettered { work, result: Ok(()) });
+    }
+    world.settle(&Act::NoEffect, 20_000);
+    assert_eq!((world.committed, world.open_parks().len()), (305, 0), "and the rest follows them");
 }

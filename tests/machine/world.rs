@@ -18,7 +18,7 @@ use receipted::protocol::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -85,8 +85,12 @@ pub struct World {
     pub drained: bool,
     pub looked: Vec<(KeyDigest, Monotonic)>,
     pub auto_look: bool,
+    /// Dead letters are not acknowledged; these wait for that.
+    pub dead_letters_hang: bool,
+    pub producing: Vec<WorkId>,
     /// Parked records that were read.
     pub read: usize,
+    pub read_payloads: Vec<Weak<Payload>>,
     pub actions: Vec<Action>,
 }
 
@@ -160,7 +164,10 @@ impl World {
             drained: false,
             looked: vec![],
             auto_look: true,
+            dead_letters_hang: false,
+            producing: vec![],
             read: 0,
+            read_payloads: vec![],
             actions: vec![],
         };
         world.start();
@@ -283,6 +290,7 @@ impl World {
                     return Some(Event::Finished { attempt, outcome: Outcome::Unknown(DoubtReason::Cancelled, String::new()) });
                 }
             }
+            Action::DeadLetter { work, .. } if self.dead_letters_hang => self.producing.push(work),
             Action::DeadLetter { work, slot, reason, .. } => {
                 let result = if self.dead_letter_fails { Err("down".into()) } else { Ok(()) };
                 if result.is_ok() {
@@ -301,7 +309,9 @@ impl World {
                 let subject = Arc::new(self.subject(offset).expect("parked with an operation"));
                 assert_eq!(subject.key, key);
                 let record = payload.digest();
-                return Some(Event::Unparked { slot: park.slot.clone(), park, payload: Arc::new(payload), record, subject });
+                let payload = Arc::new(payload);
+                self.read_payloads.push(Arc::downgrade(&payload));
+                return Some(Event::Unparked { slot: park.slot.clone(), park, payload, record, subject });
             }
             Action::LookUp { key, .. } => self.looked.push((key, Monotonic(self.now))),
             Action::Commit { offset, .. } => {
@@ -394,6 +404,11 @@ impl World {
         });
         let times = newest.map_or(0, |(_, id, _)| id.number);
         SlotNotes { times, parked, closed: self.disk.closed.get(slot).copied().or(ended) }
+    }
+
+    /// How many parked records were read and are held in memory.
+    pub fn held_in_memory(&self) -> usize {
+        self.read_payloads.iter().filter(|payload| payload.strong_count() > 0).count()
     }
 
     /// The broker delivers the next records.

@@ -250,6 +250,9 @@ impl Machine {
 
     /// Asks for a permit, now if the back-off is over or none is due, else when it is.
     fn after_back_off(&mut self, id: WorkId, used: u32, kind: StartKind, now: Now) {
+        if self.asks_or_rests(id, kind, now) {
+            return;
+        }
         let Some(wait) = self.policy_of(id).map(|policy| policy.back_off.wait(used)) else { return };
         let due = match self.works.get(&id).map(|work| &work.phase) {
             Some(Phase::BackOff(until)) if *until <= now.monotonic => now.monotonic,

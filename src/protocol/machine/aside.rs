@@ -1,12 +1,20 @@
 //! Owns the order in which parked records come up again: those that were set aside behind others of their lane once these have left,
-//! and for each route and tenant only so many at once as it may have permits, in the order of their slots.
+//! those whose back-off lasts once it is over, and for each route and tenant only so many at once as it may have permits, in the order
+//! of their slots.
 
 use super::{
     Action, Machine, WorkId,
     permits::{Asker, Origin},
+    types::StartKind,
     work::{Assignment, Lane, Source},
 };
-use crate::protocol::{key::KeyDigest, known::Known, park::ParkId};
+use crate::protocol::{
+    key::KeyDigest,
+    known::Known,
+    note::Slot,
+    park::ParkId,
+    time::{Monotonic, Now},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Waiting = (ParkId, KeyDigest);
@@ -25,6 +33,10 @@ pub(super) struct Aside {
     /// Those whose turn it is, until they wait for a permit.
     waking: BTreeMap<KeyDigest, Asker>,
     waking_of: BTreeMap<Asker, usize>,
+    /// How many records each has in memory that were read from where they are parked.
+    read_of: BTreeMap<Asker, usize>,
+    /// Until when an operation's back-off lasts, and before which attempt.
+    rests: BTreeMap<KeyDigest, (u32, Monotonic)>,
 }
 
 impl Aside {
@@ -35,19 +47,26 @@ impl Aside {
 
     /// Its turn is over, one way or the other.
     pub(super) fn resumed(&mut self, key: &KeyDigest) {
-        let Some(asker) = self.waking.remove(key) else { return };
-        let count = self.waking_of.get(&asker).copied().unwrap_or(0).saturating_sub(1);
-        if count == 0 {
-            self.waking_of.remove(&asker);
-        } else {
-            self.waking_of.insert(asker, count);
+        if let Some(asker) = self.waking.remove(key) {
+            one_less(&mut self.waking_of, &asker);
         }
+    }
+
+    /// A record that was read is carried from here on.
+    pub(super) fn read(&mut self, route: usize, tenant: &str) {
+        *self.read_of.entry((route, tenant.into(), Origin::Parked)).or_default() += 1;
+    }
+
+    /// It is not carried any more.
+    pub(super) fn dropped(&mut self, route: usize, tenant: &str) {
+        one_less(&mut self.read_of, &(route, tenant.into(), Origin::Parked));
     }
 
     /// Nothing of an operation is to be resumed any more.
     pub(super) fn forget(&mut self, key: &KeyDigest) {
         self.left.remove(key);
         self.of.remove(key);
+        self.rests.remove(key);
     }
 
     /// Remembers whose operation it is.
@@ -63,6 +82,20 @@ impl Aside {
 
     fn waking_of(&self, asker: &Asker) -> usize {
         self.waking_of.get(asker).copied().unwrap_or(0)
+    }
+
+    /// How many of its records are in memory, or about to be.
+    fn carried_of(&self, asker: &Asker) -> usize {
+        self.waking_of(asker) + self.read_of.get(asker).copied().unwrap_or(0)
+    }
+}
+
+fn one_less(counts: &mut BTreeMap<Asker, usize>, asker: &Asker) {
+    if let Some(count) = counts.get_mut(asker) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(asker);
+        }
     }
 }
 
@@ -143,9 +176,41 @@ impl Machine {
         self.aside.lanes.remove(&(assignment, lane));
     }
 
-    /// As many as may have permits at once; more would only hold their records in memory.
+    /// As many as may have permits at once, and with those that run or end twice as many; more would only hold their records in memory.
     fn may_wake(&self, asker: &Asker) -> bool {
-        self.aside.waking_of(asker) + self.permits.queued(asker) < self.permits.tenant_share()
+        let share = self.permits.tenant_share();
+        self.aside.waking_of(asker) + self.permits.queued(asker) < share && self.aside.carried_of(asker) < share.saturating_mul(2)
+    }
+
+    /// Until when the back-off before an operation's next attempt for this slot lasts; none when it is over, or none is due.
+    pub(super) fn rests_until(&mut self, key: KeyDigest, known: &Known, route: usize, slot: &Slot, now: Now) -> Option<Monotonic> {
+        let used = known.receipt.budget_used(slot);
+        let wait = self.routes.get(route).filter(|_| used > 0)?.policy.back_off.wait(used);
+        let (next, fresh) = (known.receipt.next_number(), now.monotonic.after(wait));
+        let rest = self.aside.rests.entry(key).or_insert((next, fresh));
+        if rest.0 != next {
+            *rest = (next, fresh);
+        }
+        Some(rest.1).filter(|until| *until > now.monotonic)
+    }
+
+    /// Asks for a permit for a record that was read, or sends it back to where it is parked until its back-off is over. False for other
+    /// work, and where nobody but this record knows that it may run again.
+    pub(super) fn asks_or_rests(&mut self, id: WorkId, kind: StartKind, now: Now) -> bool {
+        let Some(work) = self.works.get(&id).filter(|work| matches!(work.source, Source::Parked(_))) else { return false };
+        let (slot, Some(subject)) = (work.slot.clone(), work.subject.clone()) else { return false };
+        let Some(known) = self.keys.get(&subject.key).map(|entry| entry.known.clone()) else { return false };
+        if kind == StartKind::Rerun && !self.rerun_waits(&known, subject.route, now) {
+            return false;
+        }
+        match self.rests_until(subject.key, &known, subject.route, &slot, now) {
+            None => self.ask_permit(id, kind),
+            Some(until) => {
+                self.remove(id);
+                self.attend_at(subject.key, until, subject.route);
+            }
+        }
+        true
     }
 
     /// Whether something of the lane still stands before this offset.

@@ -134,7 +134,7 @@ impl Machine {
     }
 
     /// Records that were parked only to make room go on from there, under the same contract as in their lane.
-    fn rerun_waits(&self, known: &Known, route: usize, now: Now) -> bool {
+    pub(super) fn rerun_waits(&self, known: &Known, route: usize, now: Now) -> bool {
         let mut made_room = known.open_parks().filter(|(_, park)| park.reason == ParkReason::Retry);
         made_room.any(|(id, _)| {
             let used = known.receipt.budget_used(&id.slot);
@@ -176,6 +176,9 @@ impl Machine {
         if self.keys.get(&key).is_some_and(|entry| entry.is_busy()) {
             return self.attend_after(key, self.limits.look_up_back_off.0, now);
         }
+        if let Some(until) = self.rests_until(key, known, route, &park.slot, now) {
+            return self.attend_at(key, until, route);
+        }
         if !self.has_turn(key, known, route, &park) {
             return;
         }
@@ -193,6 +196,7 @@ impl Machine {
         if !self.keeps_turn(subject.key, &park, subject.route, subject.name.tenant()) {
             return;
         }
+        self.aside.read(subject.route, subject.name.tenant());
         let id = self.new_id();
         let lane = Lane::Own(slot.offset);
         let work = Work::new(Source::Parked(park), slot, lane, payload, record, SlotNotes::default());

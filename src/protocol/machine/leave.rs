@@ -218,8 +218,11 @@ impl Machine {
                 self.ready.push_back(next);
             }
         }
-        if let Some(key) = work.key() {
-            self.leave_key(key, id);
+        if let Some(subject) = &work.subject {
+            if matches!(work.source, Source::Parked(_)) {
+                self.aside.dropped(subject.route, subject.name.tenant());
+            }
+            self.leave_key(subject.key, id);
         }
         Some(work)
     }
