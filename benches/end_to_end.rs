@@ -26,6 +26,10 @@ use std::{
 };
 use support::{broker, cluster};
 
+/// As the README says to; records are allocated on one thread and freed on another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const PARTITIONS: i32 = 6;
 const PERMITS: usize = 2000;
 
@@ -88,10 +92,10 @@ fn settings(topic: &str, group: &str) -> Settings {
         permits: PERMITS,
         tenant_permits_max: PERMITS,
         waiting_grace: Duration::from_secs(10),
-        partition_records_max: std::env::var("PRM").ok().and_then(|v| v.parse().ok()).unwrap_or(4096),
+        partition_records_max: 1024,
         partition_bytes_max: 32 << 20,
         batch_records_max: 1024,
-        commit_interval: seconds(1),
+        commit_interval: Duration::from_millis(100),
         drain_budget: seconds(5),
         stop_deadline: seconds(15),
         lookups_max: 8,

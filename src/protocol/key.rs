@@ -2,7 +2,7 @@
 //! a partition, an offset or a time, so that no identity can be made of a delivery.
 
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// The version of the canonical bytes below. Raised only together with a migration of every store.
 pub const DERIVATION_VERSION: u8 = 1;
@@ -70,7 +70,8 @@ pub enum Error {
 /// The identity of one intended business act. Two are equal exactly when tenant, operation and every id part are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationKey {
-    tenant: String,
+    /// Shared: everything that takes turns by tenant names it.
+    tenant: Arc<str>,
     operation: String,
     id: Vec<String>,
 }
@@ -89,6 +90,11 @@ impl OperationKey {
     #[must_use]
     pub fn tenant(&self) -> &str {
         &self.tenant
+    }
+
+    /// The same, shared.
+    pub(crate) fn shared_tenant(&self) -> Arc<str> {
+        self.tenant.clone()
     }
 
     /// The operation's name with its version.
@@ -188,7 +194,7 @@ impl<'a> KeyParts<'a> {
     #[must_use]
     pub fn into_key(self) -> OperationKey {
         let id = self.id.into_iter().map(Cow::into_owned).collect();
-        OperationKey { tenant: self.tenant.into_owned(), operation: self.operation.into(), id }
+        OperationKey { tenant: self.tenant.into(), operation: self.operation.into(), id }
     }
 }
 

@@ -265,7 +265,7 @@ impl Known {
     }
 
     fn end_settled(&mut self, cause: &Entry, now: UnixMillis) {
-        if !self.receipt.state().is_settled() {
+        if self.open_parks().next().is_none() || !self.receipt.state().is_settled() {
             return;
         }
         let by = if let Entry::Rule { verdict, .. } = cause { Some(verdict.by.clone()) } else { None };

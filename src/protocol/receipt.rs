@@ -176,6 +176,12 @@ impl Receipt {
         self.admissions.keys().copied().filter(|attempt| self.said(*attempt).next().is_none()).collect()
     }
 
+    /// Whether there is an undecided attempt.
+    #[must_use]
+    pub fn has_undecided(&self) -> bool {
+        self.admissions.keys().any(|attempt| self.said(*attempt).next().is_none())
+    }
+
     /// Undecided attempts whose doubt is noted, while the operation is not applied: what the gauge `unresolved` counts.
     #[must_use]
     pub fn unresolved(&self) -> BTreeMap<AttemptId, DoubtReason> {

@@ -19,7 +19,8 @@ use crate::{
     },
     store::{Batch, ReceiptStore},
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use rustc_hash::FxHashMap;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc::UnboundedSender},
     task::AbortHandle,
@@ -34,8 +35,8 @@ pub(super) struct Tasks {
     lookups: Arc<Semaphore>,
     lookup_time_limit: Duration,
     reply_time_limit: Duration,
-    prepared: HashMap<WorkId, handler::Attempt>,
-    running: HashMap<AttemptKey, AbortHandle>,
+    prepared: FxHashMap<WorkId, handler::Attempt>,
+    running: FxHashMap<AttemptKey, AbortHandle>,
 }
 
 impl Tasks {
@@ -50,8 +51,8 @@ impl Tasks {
             lookups: Arc::new(Semaphore::new(settings.lookups_max)),
             lookup_time_limit: settings.lookup_time_limit,
             reply_time_limit: settings.reply_time_limit,
-            prepared: HashMap::new(),
-            running: HashMap::new(),
+            prepared: FxHashMap::default(),
+            running: FxHashMap::default(),
         }
     }
 
@@ -197,9 +198,10 @@ impl Engine {
     pub(super) fn perform(&mut self, actions: &mut Vec<Action>) {
         let mut after = Vec::new();
         loop {
+            let now = self.clock.now();
             for action in actions.drain(..) {
                 if let Some(event) = self.act(action) {
-                    self.machine.on(event, self.clock.now(), &mut after);
+                    self.machine.on(event, now, &mut after);
                 }
             }
             std::mem::swap(actions, &mut after);

@@ -248,7 +248,7 @@ pub(crate) fn is_listed(known: &Known) -> bool {
 /// Which listings an operation is in. Every settled operation passes here twice, so that nothing is computed twice.
 fn listings(known: &Known) -> [(Which, bool); 6] {
     let applied = known.receipt.applied().is_some();
-    let undecided = !known.receipt.undecided().is_empty();
+    let undecided = known.receipt.has_undecided();
     let ruled = !known.receipt.verdicts().is_empty();
     let parked = known.open_parks().next().is_some();
     let waits = || known.open_parks().any(|(_, park)| park.reason.follows_operation());

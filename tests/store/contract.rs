@@ -238,7 +238,7 @@ fn what_is_applied_is_told_from_memory_and_nothing_else_is(kind: Kind) {
         assert!(told.is_none_or(|told| Some(told) == load(fixture.store(), id).applied_with()), "{id}");
         told.is_some()
     };
-    let keeps = kind != Kind::SledWithoutMemory;
+    let keeps = kind.remembers();
     let store = fixture.store();
     let printed = stands(store, admit("applied", 1, Revision(0))).expect("a state").receipt.fingerprint().expect("an admission");
     for id in ["open", "rejected", "ruled"] {

@@ -30,6 +30,17 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
+    /// Whether it has room for operations in memory.
+    pub(crate) fn remembers(self) -> bool {
+        match self {
+            Self::Memory => true,
+            #[cfg(feature = "sled")]
+            Self::Sled => true,
+            #[cfg(feature = "sled")]
+            Self::SledWithoutMemory => false,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

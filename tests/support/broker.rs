@@ -201,7 +201,7 @@ fn fetch() -> Result<(), String> {
 
 fn java() -> Command {
     let mut command = Command::new("java");
-    command.args(["-Xmx1g", "-XX:+UseSerialGC", "-cp"]).arg(root().join(".cache/kafka/lib/*"));
+    command.args(["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]).arg(root().join(".cache/kafka/lib/*"));
     command
 }
 

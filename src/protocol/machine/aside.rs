@@ -106,7 +106,7 @@ impl Machine {
             return true;
         }
         let asker = match (&known.key, self.aside.of.get(&key)) {
-            (Some(name), _) => (route, name.tenant().into(), Origin::Parked),
+            (Some(name), _) => (route, name.shared_tenant(), Origin::Parked),
             (None, Some(asker)) => asker.clone(),
             (None, None) => (usize::MAX, "".into(), Origin::Parked),
         };

@@ -65,7 +65,7 @@ impl Machine {
         let work = self.works.get(&id)?;
         let subject = work.subject.as_ref()?;
         let origin = if matches!(work.source, Source::Slot(_)) { Origin::Slot } else { Origin::Parked };
-        Some((subject.route, subject.name.tenant().into(), origin))
+        Some((subject.route, subject.name.shared_tenant(), origin))
     }
 
     /// Gives permits out. What was decided on a state that has changed since is decided afresh first.
@@ -79,7 +79,7 @@ impl Machine {
             assert!(granted.is_some(), "a permit was granted to work that has left");
             let Some((work, known, subject)) = granted else { return };
             if known.revision() != work.seen {
-                self.permits.release(&subject.name.tenant().into());
+                self.permits.release(&subject.name.shared_tenant());
                 self.careful_done(id);
                 self.decide_afresh(id);
                 self.settle_ready(now, actions);
@@ -136,7 +136,7 @@ impl Machine {
         let (kind, slot) = (work.kind, work.slot.clone());
         let policy = &self.routes[subject.route].policy;
         let due = (now.monotonic.after(policy.time_limit), Timer::Deadline(attempt));
-        let (tenant, dropped) = (subject.name.tenant().into(), now.monotonic.after(policy.detached_max));
+        let (tenant, dropped) = (subject.name.shared_tenant(), now.monotonic.after(policy.detached_max));
         self.timers.insert(due.clone());
         let life = Life { state: Future::Alive, tenant, route: subject.route, work: Some(id), deposed: false, due, dropped };
         self.futures.started(attempt, life);

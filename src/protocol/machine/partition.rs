@@ -1,9 +1,12 @@
 //! Owns the order within a partition: its lanes, its bounds, its watermark, and how far it is from being let go.
 
-use super::work::{Assignment, Lane, WorkId};
+use super::{
+    table::Table,
+    work::{Assignment, Lane, WorkId},
+};
 use crate::protocol::{decision::Position, time::Monotonic, watermark::Watermark};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -20,6 +23,13 @@ pub(super) enum Gate {
     Closed,
 }
 
+/// A lane's work in its order. Most have no more than one.
+#[derive(Debug)]
+struct Queue {
+    head: WorkId,
+    behind: VecDeque<WorkId>,
+}
+
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) assignment: Assignment,
@@ -33,7 +43,7 @@ pub(super) struct Partition {
     pub(super) marked: i64,
     /// A watermark is on its way to the store.
     pub(super) marking: Option<i64>,
-    lanes: BTreeMap<Lane, VecDeque<WorkId>>,
+    lanes: Table<Lane, Queue>,
     pub(super) works: BTreeSet<WorkId>,
     /// Bytes of their records.
     pub(super) bytes: u64,
@@ -56,7 +66,7 @@ impl Partition {
             known_complete,
             marked: start,
             marking: None,
-            lanes: BTreeMap::new(),
+            lanes: Table::default(),
             works: BTreeSet::new(),
             bytes: 0,
             waiting: BTreeSet::new(),
@@ -67,21 +77,30 @@ impl Partition {
 
     /// Puts work at the end of its lane; true when it is at the head.
     pub(super) fn join_lane(&mut self, lane: Lane, work: WorkId) -> bool {
-        let queue = self.lanes.entry(lane).or_default();
-        queue.push_back(work);
-        queue.len() == 1
+        let mut first = false;
+        let queue = self.lanes.get_or_insert_with(lane, || {
+            first = true;
+            Queue { head: work, behind: VecDeque::new() }
+        });
+        if !first {
+            queue.behind.push_back(work);
+        }
+        first
     }
 
     /// Takes work out of its lane, and names the new head when the old one left.
     pub(super) fn leave_lane(&mut self, lane: Lane, work: WorkId) -> Option<WorkId> {
         let queue = self.lanes.get_mut(&lane)?;
-        let was_head = queue.front() == Some(&work);
-        queue.retain(|other| *other != work);
-        let next = queue.front().copied();
-        if queue.is_empty() {
-            self.lanes.remove(&lane);
+        if queue.head != work {
+            queue.behind.retain(|other| *other != work);
+            return None;
         }
-        next.filter(|_| was_head)
+        let Some(next) = queue.behind.pop_front() else {
+            self.lanes.remove(&lane);
+            return None;
+        };
+        queue.head = next;
+        Some(next)
     }
 
     /// Whether a slot lies below what was complete at the assignment.
@@ -91,12 +110,13 @@ impl Partition {
 
     /// The head of a lane.
     pub(super) fn head(&self, lane: Lane) -> Option<WorkId> {
-        self.lanes.get(&lane)?.front().copied()
+        self.lanes.get(&lane).map(|queue| queue.head)
     }
 
     /// The work that stands behind `head` in its lane.
     pub(super) fn behind(&self, lane: Lane, head: WorkId) -> Vec<WorkId> {
-        self.lanes.get(&lane).into_iter().flatten().copied().filter(|work| *work != head).collect()
+        let queue = self.lanes.get(&lane).into_iter();
+        queue.flat_map(|queue| std::iter::once(&queue.head).chain(&queue.behind)).copied().filter(|work| *work != head).collect()
     }
 
     /// Whether nothing is on its way any more, so that the partition can be let go.

@@ -88,7 +88,7 @@ impl Machine {
                 _ => None,
             };
             if front.is_some_and(|front| self.is_stuck(front, now)) {
-                stuck.entry(subject.name.tenant().into()).or_default().push(*id);
+                stuck.entry(subject.name.shared_tenant()).or_default().push(*id);
             }
         }
         stuck
