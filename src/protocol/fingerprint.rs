@@ -1,13 +1,13 @@
 //! Owns the digest of the parameters that must not change under one key. What the parameters are is the route's choice.
 
-use super::canonical;
+use super::{canonical, context::Context};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// The largest integer that every JSON reader keeps exactly (RFC 8259, section 6).
 pub(super) const EXACT_MAX: u64 = 1 << 53;
-const JSON_CONTEXT: &str = "receipted 2026 fingerprint json v1";
-const BYTES_CONTEXT: &str = "receipted 2026 fingerprint bytes v1";
+static JSON_CONTEXT: Context = Context::new("receipted 2026 fingerprint json v1");
+static BYTES_CONTEXT: Context = Context::new("receipted 2026 fingerprint bytes v1");
 
 /// The digest of an operation's parameters, or the route's word that it does not compare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl Fingerprint {
     /// When one holds a number that cannot be compared exactly.
     pub fn of_found<'a>(found: impl Iterator<Item = (&'a str, &'a Value)> + Clone) -> Result<Self, Error> {
         if let Some(bytes) = canonical::fields(found.clone()) {
-            return Ok(Self::digest(JSON_CONTEXT, &bytes));
+            return Ok(Self::digest(&JSON_CONTEXT, &bytes));
         }
         let mut fields = Map::new();
         for (pointer, field) in found {
@@ -71,7 +71,7 @@ impl Fingerprint {
     pub fn of_value(value: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(value) {
             Ok(parsed) => Self::of_parsed(&parsed, value),
-            Err(_) => Self::digest(BYTES_CONTEXT, value),
+            Err(_) => Self::digest(&BYTES_CONTEXT, value),
         }
     }
 
@@ -79,12 +79,12 @@ impl Fingerprint {
     #[must_use]
     pub fn of_parsed(parsed: &Value, value: &[u8]) -> Self {
         if let Some(bytes) = canonical::whole(parsed) {
-            return Self::digest(JSON_CONTEXT, &bytes);
+            return Self::digest(&JSON_CONTEXT, &bytes);
         }
         exact(parsed, "")
             .ok()
             .and_then(|parsed| Self::of_canonical(&json!({ "value": parsed })).ok())
-            .unwrap_or_else(|| Self::digest(BYTES_CONTEXT, value))
+            .unwrap_or_else(|| Self::digest(&BYTES_CONTEXT, value))
     }
 
     /// Whether the parameters are known to differ.
@@ -95,15 +95,13 @@ impl Fingerprint {
 
     fn of_canonical(value: &Value) -> Result<Self, Error> {
         let bytes = serde_json_canonicalizer::to_vec(value).map_err(|error| Error::NoCanonicalForm { reason: error.to_string() })?;
-        Ok(Self::digest(JSON_CONTEXT, &bytes))
+        Ok(Self::digest(&JSON_CONTEXT, &bytes))
     }
 
-    fn digest(context: &str, bytes: &[u8]) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key(context);
-        hasher.update(bytes);
-        let mut half = [0; 16];
-        half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        Self::Digest(half)
+    fn digest(context: &Context, bytes: &[u8]) -> Self {
+        Self::Digest(context.half(|hasher| {
+            hasher.update(bytes);
+        }))
     }
 }
 

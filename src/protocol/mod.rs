@@ -7,6 +7,7 @@
 
 mod canonical;
 pub mod change;
+mod context;
 pub mod decision;
 pub mod doubt;
 pub mod fingerprint;

@@ -1,8 +1,10 @@
 //! Owns the words about set-aside work: why a record is parked, what ends that, and when a note is open.
 
-use super::{fingerprint::Fingerprint, key::KeyDigest, note::AttemptId, note::Author, note::Slot, time::UnixMillis};
+use super::{context::Context, fingerprint::Fingerprint, key::KeyDigest, note::AttemptId, note::Author, note::Slot, time::UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+static RECORD_CONTEXT: Context = Context::new("receipted 2026 record v1");
 
 /// A park note's name: the slot, and how often that slot has been parked before it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,17 +146,15 @@ impl Payload {
     /// Digest of key, value and timestamp.
     #[must_use]
     pub fn digest(&self) -> RecordDigest {
-        let mut hasher = blake3::Hasher::new_derive_key("receipted 2026 record v1");
-        for part in [&self.key, &self.value] {
-            match part {
-                Some(bytes) => hasher.update(&[1]).update(&(bytes.len() as u64).to_be_bytes()).update(bytes),
-                None => hasher.update(&[0]),
-            };
-        }
-        hasher.update(&self.timestamp.unwrap_or(i64::MIN).to_be_bytes());
-        let mut half = [0; 16];
-        half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        RecordDigest(half)
+        RecordDigest(RECORD_CONTEXT.half(|hasher| {
+            for part in [&self.key, &self.value] {
+                match part {
+                    Some(bytes) => hasher.update(&[1]).update(&(bytes.len() as u64).to_be_bytes()).update(bytes),
+                    None => hasher.update(&[0]),
+                };
+            }
+            hasher.update(&self.timestamp.unwrap_or(i64::MIN).to_be_bytes());
+        }))
     }
 }
 

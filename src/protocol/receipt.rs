@@ -194,7 +194,9 @@ impl Receipt {
     /// The evidence that the effect happened: the one without *already* first, so that joins do not change the answer.
     #[must_use]
     pub fn applied(&self) -> Option<&Applied> {
-        self.all_applied().map(|(_, applied)| applied).min_by_key(|applied| (applied.already, *applied))
+        let mut all = self.all_applied().map(|(_, applied)| applied);
+        let first = all.next()?;
+        Some(all.fold(first, |best, other| if (other.already, other) < (best.already, best) { other } else { best }))
     }
 
     /// Whether evidence contradicts evidence: a verdict said "not done" or "rejected" of an attempt that was applied.
