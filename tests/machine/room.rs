@@ -293,3 +293,28 @@ fn parked_records_whose_dead_letters_are_not_acknowledged_are_few() {
     world.settle(&Act::NoEffect, 20_000);
     assert_eq!((world.committed, world.open_parks().len()), (305, 0), "and the rest follows them");
 }
+
+/// Two records of each operation are parked: the second has attempts of its own when the first has used up its own.
+#[test]
+fn a_second_parked_record_follows_the_dead_letter_of_the_first() {
+    let mut world = stuck_and_calm(|id| id);
+    world.log.iter_mut().take(300).enumerate().for_each(|(n, row)| row.operation = Some(("hangs", format!("{}", n / 2))));
+    world.start();
+    run_others(&mut world, 40, 300);
+    assert!(world.open_parks().len() > 100);
+    world.settle(&Act::NoEffect, 20_000);
+    assert_eq!((world.committed, world.open_parks().len()), (305, 0));
+}
+
+#[test]
+fn nothing_is_remembered_of_parked_records_that_have_ended() {
+    for act in [Act::NoEffect, Act::Apply] {
+        let mut world = many_parked_and_failing(1);
+        world.settle(&act, 20_000);
+        assert_eq!((world.committed, world.open_parks().len()), (305, 0));
+        let remembered = format!("{:?}", world.machine);
+        for empty in ["doubtful: {}", "rests: {}", "of: {}", "timers: {}"] {
+            assert!(remembered.contains(empty), "{act:?}, {empty}: {}", &remembered[..2000]);
+        }
+    }
+}

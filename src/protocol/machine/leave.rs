@@ -179,7 +179,13 @@ impl Machine {
     /// The slot is complete, durably.
     pub(super) fn complete(&mut self, id: WorkId, outcome: &'static str) {
         let Some(work) = self.remove(id) else { return };
-        let Source::Slot(assignment) = work.source else { return };
+        let Source::Slot(assignment) = work.source else {
+            // Another record may be parked for the operation; else nothing more is to be remembered of it.
+            if let Some(subject) = &work.subject {
+                self.attend_at(subject.key, Monotonic(0), subject.route);
+            }
+            return;
+        };
         let route = work.subject.as_ref().map(|subject| subject.route);
         if let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment) {
             partition.watermark.completed(work.slot.offset);
