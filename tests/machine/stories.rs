@@ -338,6 +338,57 @@ fn a_full_store_admits_nothing_and_still_records_what_ended() {
 }
 
 #[test]
+fn a_dead_letter_that_failed_while_the_store_was_full_is_parked_when_it_is_not() {
+    let undecodable = Row { operation: None, ..row("acme", "1", 1) };
+    let mut world = World::new(policy(hold()), 4, vec![undecodable, row("acme", "2", 2)]);
+    world.dead_letters_hang = true;
+    world.deliver(2);
+    world.on(Event::StoreFull(Some("disk".into())));
+    let work = world.producing.remove(0);
+    world.on(Event::DeadLettered { work, result: Err("no topic".into()) });
+    world.sync_all();
+    assert_eq!((world.open_parks().len(), world.committed), (0, 0));
+    world.on(Event::StoreFull(None));
+    world.settle(&Act::Apply, 50);
+    assert_eq!(world.open_parks(), [(0, "dead_letter_failed")]);
+    assert_eq!((world.committed, world.ledger.len()), (2, 1));
+}
+
+/// The partition goes and comes again while the note that parks its record is on its way: the second delivery writes another.
+fn parked_twice(log: Vec<Row>, first: usize) -> World {
+    let mut world = World::new(policy(hold()), 4, log);
+    world.dead_letter_fails = true;
+    world.deliver(first);
+    world.sync_all();
+    world.act_all(&Act::Apply);
+    world.sync_all();
+    world.on(Event::CommitTick);
+    world.sync_all();
+    world.deliver(1);
+    assert_eq!((world.unsynced.len(), world.open_parks().len()), (1, 0));
+    let assignment = world.assignment();
+    world.on(Event::Revoke { assignment, until: Monotonic(world.now) });
+    world.wait(1);
+    assert!(world.drained);
+    world.assign(i64::try_from(first).unwrap());
+    world.deliver(1);
+    for _ in 0..20 {
+        world.sync();
+    }
+    world.settle(&Act::Apply, 20);
+    world
+}
+
+#[test]
+fn a_slot_that_an_earlier_assignment_parked_meanwhile_is_held_by_that_note() {
+    let undecodable = Row { operation: None, ..row("acme", "1", 1) };
+    let world = parked_twice(vec![undecodable], 0);
+    assert_eq!((world.committed, world.open_parks()), (1, vec![(0, "dead_letter_failed")]));
+    let world = parked_twice(vec![row("acme", "1", 1), Row { amount: 2, ..row("acme", "1", 1) }], 1);
+    assert_eq!((world.committed, world.open_parks()), (2, vec![(1, "conflict")]));
+}
+
+#[test]
 fn the_budget_of_the_destinations_memory_ends_reruns() {
     let contract =
         receipted::protocol::policy::Contract::DestinationDeduplicates { memory: Duration::from_secs(20), then: Box::new(hold()) };

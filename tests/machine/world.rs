@@ -335,6 +335,10 @@ impl World {
                     Entry::Close { slot, closing, record } => drop(self.disk.closed.insert(slot.clone(), (*closing, *record))),
                     Entry::Park { id, park, payload, .. } => {
                         let known = self.disk.known.entry(KeyDigest([0; 32])).or_default();
+                        if known.parks.get(id).is_some_and(|own| own != park) {
+                            answers.push(Answer::Lost(Arc::new(known.clone())));
+                            continue;
+                        }
                         known.parks.insert(id.clone(), park.clone());
                         let offset = usize::try_from(id.slot.offset).unwrap();
                         self.disk.payloads.insert(id.clone(), ((**payload).clone(), offset));

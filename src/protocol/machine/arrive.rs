@@ -133,7 +133,11 @@ impl Machine {
     /// Decides about work that has come to the head of its lane, or comes up again.
     pub(super) fn consider(&mut self, id: WorkId, now: Now, actions: &mut Vec<Action>) {
         let Some(work) = self.works.get(&id).filter(|work| work.phase.is_undecided()) else { return };
-        let Some(subject) = work.subject.clone() else { return };
+        let Some(subject) = work.subject.clone() else {
+            // Its dead letter failed while the store was at a bound.
+            let detail = work.detail.clone();
+            return self.park(id, ParkReason::DeadLetterFailed, None, detail, now);
+        };
         let assignment = match work.source {
             Source::Slot(assignment) => assignment,
             Source::Parked(_) => return self.consider_parked(id, &subject, now, actions),

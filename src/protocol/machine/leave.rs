@@ -139,6 +139,9 @@ impl Machine {
             }
             (Err(error), Source::Slot(_)) => {
                 let detail = format!("{}: {detail}; dead-letter topic: {error}", reason.label());
+                if let Some(work) = self.works.get_mut(&id) {
+                    work.detail = cut(&detail, REASON_BYTES_MAX).into();
+                }
                 self.park(id, ParkReason::DeadLetterFailed, None, detail, now);
             }
             (Err(_), Source::Parked(_)) => {
@@ -174,6 +177,20 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// The note does not stand: its operation is no longer as it was, or the slot was parked meanwhile. That happens when the note of
+    /// an earlier assignment was still on its way; it holds the record as well as this one would have.
+    pub(super) fn not_noted(&mut self, id: WorkId, known: &Known) {
+        let Some(work) = self.works.get(&id) else { return };
+        let number = work.notes.next_park();
+        let parked = known.parks.keys().any(|park| park.slot == work.slot && park.number >= number);
+        // A note without an operation rests on its slot alone.
+        if parked || work.subject.is_none() {
+            self.tally(Tally::Suppressed("held"));
+            return self.complete(id, "suppressed");
+        }
+        self.decide_afresh(id);
     }
 
     /// The slot is complete, durably.

@@ -354,7 +354,7 @@ impl Machine {
             (Then::Recorded(work, attempt), _) => self.recorded(work, attempt, now, actions),
             (Then::Late(attempt), _) => self.late_recorded(attempt, now),
             (Then::Noted(work, leave), Answer::Done(_)) => self.noted(work, leave, now),
-            (Then::Noted(work, _), Answer::Lost(_)) => self.decide_afresh(work),
+            (Then::Noted(work, _), Answer::Lost(known)) => self.not_noted(work, known),
             (Then::Marked(assignment, offset), _) => self.marked(assignment, offset, actions),
             (Then::Ruled { key, request, denies }, answer) => self.ruled(key, request, &denies, answer, now, actions),
             (Then::Nothing, _) => {}
