@@ -82,6 +82,15 @@ pub fn c67_an_old_key_with_another_amount_is_parked_and_counted() {
     let parked = service::parked(&service.open_store());
     assert_eq!(parked.iter().map(|(park, reason)| (park.slot.offset, *reason)).collect::<Vec<_>>(), [(1, "conflict")]);
     assert_eq!(said.sum("receipted_parameter_conflicts_total", &[]), Some(1.0));
+    // Right after a start no more is in memory of an applied operation than two digests.
+    let running = service.start();
+    broker::shared().produce(&service.topic, [charge("acme", 1, 30), charge("acme", 1, 10)]);
+    service.wait_committed(4);
+    let said = running.stop();
+    assert_eq!(server.ledger().of(&operation_of("acme", 1)).len(), 1);
+    let parked = service::parked(&service.open_store());
+    assert_eq!(parked.iter().map(|(park, reason)| (park.slot.offset, *reason)).collect::<Vec<_>>(), [(1, "conflict"), (2, "conflict")]);
+    assert_eq!(said.sum("receipted_suppressed_total", &[("reason", "settled")]), Some(1.0));
 }
 
 pub fn c69_the_same_event_five_times_and_two_at_once_is_one_increment() {
