@@ -97,7 +97,7 @@ impl Program {
         broker::shared().create_topic(&format!("{group}.dead-letters"), 1, &[]);
         let program = Self { folder, topic, group };
         let text = format!(
-            "[kafka]\nbrokers = {:?}\ngroup = {:?}\nfirst_start = {first_start:?}\nsession_timeout = \"10s\"\n[store]\ndirectory = {:?}\n\
+            "[kafka]\nbrokers = {:?}\ngroup = {:?}\nfirst_start = {first_start:?}\nsession_timeout = \"10s\"\n[store]\ndirectory = {:?}\nfile_system = \"any\"\n\
              [runner]\ncommit_interval = \"100ms\"\n[telemetry]\nlisten = \"127.0.0.1:{}\"\n",
             broker::shared().brokers(),
             program.group,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use receipted::{
-    config::{Config, DEFAULTS, Error, FirstStart, LogFormat, Origin, kafka},
+    config::{Config, DEFAULTS, Error, FileSystem, FirstStart, LogFormat, Origin, kafka},
     handler::Part,
     prelude::*,
 };
@@ -66,6 +66,9 @@ fn the_defaults_resolve_to_what_the_file_says() {
     assert_eq!(config.kafka.settings["fetch.queue.backoff.ms"], "2");
     assert_eq!(config.telemetry.listen.unwrap().to_string(), "127.0.0.1:9464");
     assert_eq!(config.telemetry.log_format, LogFormat::Text);
+    assert_eq!(config.store.file_system, FileSystem::Local);
+    let any = Config::from_text(&format!("{MINIMAL}[store]\nfile_system = \"any\"\n")).unwrap();
+    assert_eq!(any.store.file_system, FileSystem::Any);
     assert_eq!(config.store.socket(), PathBuf::from("receipted-store/receipted.sock"));
 }
 
@@ -138,6 +141,7 @@ fn a_value_out_of_its_bounds_is_refused_with_its_place() {
         ("[telemetry]\nlisten = \"here\"\n", "telemetry.listen is neither \"address:port\" nor \"off\" (text)"),
         ("[telemetry]\nlog_format = \"xml\"\n", "telemetry.log_format is neither \"text\" nor \"json\" (text)"),
         ("[store]\ndirectory = \"\"\n", "store.directory is empty (text)"),
+        ("[store]\nfile_system = \"nfs\"\n", "store.file_system is neither \"local\" nor \"any\" (text)"),
     ] {
         assert_eq!(refusal(text), said);
     }

@@ -10,7 +10,7 @@ use receipted::{
     },
     store::{
         ReceiptStore, Which,
-        sled::{Options, SledStore},
+        sled::{FileSystem, Options, SledStore},
     },
 };
 use std::{
@@ -76,7 +76,8 @@ pub fn settle(stage: &Stage) -> Result<bool, String> {
 }
 
 fn read(stage: &Stage) -> Result<Books<'_>, String> {
-    let store = SledStore::open(&Options::new(stage.store())).map_err(|error| error.to_string())?;
+    let store =
+        SledStore::open(&Options { file_system: FileSystem::Any, ..Options::new(stage.store()) }).map_err(|error| error.to_string())?;
     let mut receipts = BTreeMap::new();
     let mut after = None;
     loop {

@@ -56,7 +56,9 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Runner(error) => error.exit_code(),
-            Self::Store(store::Error::InUse { .. } | store::Error::Foreign { .. } | store::Error::Format { .. }) => 78,
+            Self::Store(
+                store::Error::InUse { .. } | store::Error::Foreign { .. } | store::Error::Format { .. } | store::Error::FileSystem { .. },
+            ) => 78,
             Self::Store(_) => 74,
             Self::App(_) | Self::Listen { .. } | Self::Recorder(_) | Self::Socket(_) => 78,
         }
@@ -153,9 +155,24 @@ async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Err
         known_bytes_max: config.known_bytes_max,
         parked_bytes_max: config.parked_bytes_max,
         disk_free_floor_bytes: config.disk_free_floor_bytes,
+        file_system: match config.file_system {
+            config::FileSystem::Local => sled::FileSystem::Local,
+            config::FileSystem::Any => sled::FileSystem::Any,
+        },
         ..sled::Options::new(config.directory)
     };
-    blocking(move || sled::SledStore::open(&options).map(|store| Arc::new(store) as Arc<dyn ReceiptStore>)).await
+    let store = blocking(move || sled::SledStore::open(&options)).await?;
+    tell(&store);
+    Ok(Arc::new(store))
+}
+
+/// Logs what the store's disk is.
+fn tell(store: &sled::SledStore) {
+    let disk = store.disk();
+    tracing::info!(file_system = %disk.file_system, "disk of the store");
+    if disk.is_memory {
+        tracing::warn!(file_system = %disk.file_system, "the store is in memory: nothing survives a power cut");
+    }
 }
 
 async fn close(store: Arc<dyn ReceiptStore>) -> Result<(), store::Error> {

@@ -12,7 +12,7 @@ mod shown;
 
 pub use error::{Error, Origin};
 pub use raw::Raw;
-pub use resolve::{DeadLetter, FirstStart, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
+pub use resolve::{DeadLetter, FileSystem, FirstStart, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
 pub use shown::Shown;
 
 use layers::Layers;

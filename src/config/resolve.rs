@@ -80,6 +80,8 @@ impl fmt::Debug for Kafka {
 pub struct Store {
     /// The receipts' directory.
     pub directory: PathBuf,
+    /// Which file systems it may lie on.
+    pub file_system: FileSystem,
     /// Bytes of cache.
     pub cache_bytes: u64,
     /// Bytes of operations in memory, at most.
@@ -98,6 +100,15 @@ impl Store {
     pub fn socket(&self) -> PathBuf {
         self.directory.join("receipted.sock")
     }
+}
+
+/// Which file systems the store is opened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// Those of a local disk that writes in place.
+    Local,
+    /// Any.
+    Any,
 }
 
 /// Section `[runner]`.
@@ -214,8 +225,14 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
         return Err(layers.invalid("store.directory", "is empty"));
     }
     let bytes = |key: &str, value, min| count(key, value, min, COUNT_MAX, layers);
+    let file_system = match raw.file_system.as_str() {
+        "local" => FileSystem::Local,
+        "any" => FileSystem::Any,
+        _ => return Err(layers.invalid("store.file_system", "is neither \"local\" nor \"any\"")),
+    };
     Ok(Store {
         directory: PathBuf::from(&raw.directory),
+        file_system,
         known_bytes_max: usize::try_from(bytes("store.known_bytes_max", raw.known_bytes_max, 1 << 16)?).unwrap_or(usize::MAX),
         cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,
         parked_bytes_max: bytes("store.parked_bytes_max", raw.parked_bytes_max, 0)?,

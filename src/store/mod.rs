@@ -78,6 +78,16 @@ pub enum Error {
         /// What was found, and where.
         detail: String,
     },
+    /// Put the store's directory on a local disk with ext4 or xfs, or say with `store.file_system = "any"` that its syncs and locks hold.
+    #[error("store at {directory:?} would lie on {kind}, {why}; use a local disk with ext4 or xfs, or set `store.file_system = \"any\"`")]
+    FileSystem {
+        /// The store's directory.
+        directory: PathBuf,
+        /// Its file system.
+        kind: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The store was written by another version of receipted.
     #[error("store at {directory:?} has format {found}, and this program reads {expected}")]
     Format {

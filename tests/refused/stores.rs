@@ -4,7 +4,7 @@ use super::*;
 use crate::support::process::wait_until;
 use receipted::store::{
     ReceiptStore,
-    sled::{Options, SledStore},
+    sled::{FileSystem, Options, SledStore},
 };
 use rustix::process::Signal;
 
@@ -112,7 +112,7 @@ pub fn a_store_of_another_cluster_or_group_is_refused() {
     let world = world("foreign", 1);
     world.produce(0..1);
     let bound = world.service.with_store(&world.folder.path().join("bound"));
-    let store = SledStore::open(&Options::new(&bound.store)).unwrap();
+    let store = SledStore::open(&Options { file_system: FileSystem::Any, ..Options::new(&bound.store) }).unwrap();
     store.bind("another-cluster", &bound.group).unwrap();
     store.close().unwrap();
     drop(store);

@@ -17,7 +17,7 @@ use receipted::{
     },
     store::{
         Appended, Batch, Error, Marks, Partition, ReceiptStore, Which,
-        sled::{OnSyncFailure, Options, SledStore, adopt, verify},
+        sled::{FileSystem, OnSyncFailure, Options, SledStore, adopt, verify},
     },
 };
 use std::{
@@ -64,6 +64,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 pub(crate) fn options(root: &Path) -> Options {
     let mut options = Options::new(root);
     options.disk_free_floor_bytes = 0;
+    options.file_system = FileSystem::Any;
     options.on_sync_failure = OnSyncFailure::Call(Arc::new(|_| {}));
     options
 }

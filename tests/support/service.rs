@@ -23,7 +23,7 @@ use receipted::{
     runner::{ErrorText, FirstStart, Operators, Runner, Settings},
     store::{
         Partition, ReceiptStore, Which,
-        sled::{self, Options, SledStore},
+        sled::{self, FileSystem, Options, SledStore},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,8 @@ impl Service {
 
     /// Reads its store, while it is stopped.
     pub fn open_store(&self) -> SledStore {
-        SledStore::open(&Options::new(&self.store)).expect("the store of a stopped service opens")
+        SledStore::open(&Options { file_system: FileSystem::Any, ..Options::new(&self.store) })
+            .expect("the store of a stopped service opens")
     }
 
     /// What the group has committed, summed over the partitions.
@@ -396,7 +397,12 @@ pub fn role() {
 }
 
 fn set_up(service: &Service) -> Result<(Arc<SledStore>, Runner), receipted::store::Error> {
-    let options = Options { parked_bytes_max: service.parked_bytes_max, disk_free_floor_bytes: 0, ..Options::new(&service.store) };
+    let options = Options {
+        parked_bytes_max: service.parked_bytes_max,
+        disk_free_floor_bytes: 0,
+        file_system: FileSystem::Any,
+        ..Options::new(&service.store)
+    };
     let store = Arc::new(SledStore::open(&options)?);
     let routes = Arc::new(app(service).build().expect("the app builds"));
     Ok((store.clone(), Runner::new(settings(service), routes, store)))

@@ -4,7 +4,7 @@
 use super::{
     super::Error,
     blocks::{self, Packer},
-    directory::{Directory, Missing, io},
+    directory::{Directory, io},
     entries::{Broken, Counts, Entries, Parks, StoredPark, Translation, add},
     format::{self, Damage, Key, Meta, NoteKey, RawPark},
     places::short,
@@ -58,8 +58,8 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Opens sled in a directory that this process holds, and makes what it created durable.
-    pub(super) fn open(root: &Path, missing: Missing, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
-        let directory = Arc::new(Directory::take(root, missing)?);
+    pub(super) fn open(directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
+        let root = directory.root();
         let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
         let db = open_sled(root, &config)?;
         let file = directory.open_db()?;
@@ -68,7 +68,7 @@ impl Disk {
         let mut blobs = BTreeSet::new();
         directory.sync_blobs(&mut blobs)?;
         let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
-        let progress = Progress::open(root)?;
+        let progress = Progress::open(reader.root())?;
         let counts = Counts::default();
         Ok(Self { reader: Arc::new(reader), directory, file, counts, progress, store_id: [0; 16], blobs, before_sync })
     }

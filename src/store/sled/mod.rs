@@ -6,6 +6,7 @@ mod cache;
 mod directory;
 mod disk;
 mod entries;
+mod file_system;
 mod format;
 mod gather;
 mod generations;
@@ -17,6 +18,7 @@ mod scan;
 mod topics;
 mod writer;
 
+pub use file_system::{DiskFacts, FileSystem};
 pub use offline::{Report, adopt, verify};
 
 use self::{
@@ -66,6 +68,8 @@ pub enum OnSyncFailure {
 pub struct Options {
     /// Where it lives. Made if it is not there.
     pub directory: PathBuf,
+    /// Which file systems it may lie on.
+    pub file_system: FileSystem,
     /// sled's page cache, in bytes on disk; resident memory is several times that.
     pub cache_bytes: u64,
     /// Operations that are kept in memory, in bytes, so that repeats need no disk.
@@ -93,6 +97,7 @@ impl Options {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            file_system: FileSystem::Local,
             cache_bytes: 64 * 1024 * 1024,
             known_bytes_max: 128 * 1024 * 1024,
             queue_batches_max: 4096,
@@ -120,6 +125,7 @@ pub struct SledStore {
     queue_max: usize,
     writer: Mutex<Option<JoinHandle<()>>>,
     set_aside: Vec<PathBuf>,
+    facts: DiskFacts,
 }
 
 /// What readers and the writer share.
@@ -197,6 +203,12 @@ impl SledStore {
     #[must_use]
     pub fn set_aside(&self) -> &[PathBuf] {
         &self.set_aside
+    }
+
+    /// What the open saw of the disk. Worth a line in the log.
+    #[must_use]
+    pub fn disk(&self) -> &DiskFacts {
+        &self.facts
     }
 
     /// What the operations in memory are taken to weigh, at most [`Options::known_bytes_max`].

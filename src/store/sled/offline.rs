@@ -2,7 +2,7 @@
 
 use super::{
     super::{Error, Marks, Partition, system_clock},
-    directory::Missing,
+    directory::{Directory, Missing},
     disk::Disk,
     entries::{Adoption, StoredPark},
     format::{self, Key},
@@ -19,6 +19,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
@@ -106,7 +107,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// [`Error::InUse`] while a process runs on it, and what keeps it from being opened at all. What is wrong inside is in the report.
 pub fn verify(directory: &Path) -> Result<Report, Error> {
-    let disk = Disk::open(directory, Missing::Refuse, CACHE_BYTES, None)?;
+    let disk = Disk::open(Arc::new(Directory::take(directory, Missing::Refuse)?), CACHE_BYTES, None)?;
     let mut audit = Audit::default();
     match scan(&disk.reader, &mut audit) {
         Ok(contents) => audit.conclude(directory, &disk, contents),
@@ -125,7 +126,7 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
 /// # Errors
 /// [`Error::InUse`] while a process runs on it, and what opening it says.
 pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
-    let (mut disk, contents) = open_disk(directory, Missing::Create, CACHE_BYTES, None, &mut Strict)?;
+    let (mut disk, contents) = open_disk(Arc::new(Directory::take(directory, Missing::Create)?), CACHE_BYTES, None, &mut Strict)?;
     let marks = Marks::adopting(offset);
     let adoption = Adoption { offset, reason: reason.into(), at: system_clock() };
     let written = write_adoption(&mut disk, partition, contents.adoptions.len() as u64, marks, &adoption);

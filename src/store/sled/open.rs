@@ -3,9 +3,10 @@
 use super::{
     Options, Shared, SledStore,
     cache::Cache,
-    directory::Missing,
+    directory::{Directory, Missing},
     disk::Disk,
     entries::{Claim, Entries, StoreMeta},
+    file_system::{self, DiskFacts, Trust},
     format::{FORMAT, Key, Meta},
     scan::{Contents, Visitor, scan},
     writer::Writer,
@@ -18,28 +19,25 @@ use crate::{
     },
     store::{Error, Identity, PreviousStop},
 };
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel},
-};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel};
 
 impl SledStore {
     /// Opens the store, makes it when there is none, and writes the claim of this process start durably.
     ///
     /// # Errors
-    /// [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
+    /// [`Error::FileSystem`] where nothing may be trusted, [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
     /// (nothing is deleted), [`Error::Format`], and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        let kind = file_system::check(&options.directory, options.file_system)?;
+        let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);
         let mut warm = Warm(Cache::new(options.known_bytes_max));
-        let (mut disk, mut contents) =
-            open_disk(&options.directory, Missing::Create, options.cache_bytes, options.before_sync.clone(), &mut warm)?;
+        let (mut disk, mut contents) = open_disk(directory.clone(), options.cache_bytes, options.before_sync.clone(), &mut warm)?;
         let Warm(cache) = warm;
         cache.set_places(std::mem::take(&mut contents.places));
         let now = (options.clock)();
         let identity = claim(&mut disk, &contents, now)?;
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
         nonces.insert(identity.nonce.clone());
-        let directory = disk.directory.clone();
         let disk_free = directory.free_bytes()?;
         let shared = Arc::new(Shared {
             reader: disk.reader.clone(),
@@ -66,7 +64,9 @@ impl SledStore {
         let spawned = std::thread::Builder::new().name("receipted-store".into()).spawn(move || writer.run(&commands));
         let writer = spawned.map_err(super::directory::io("start its writer"))?;
         let set_aside = directory.aside.clone();
-        Ok(Self { identity, shared, queue, queue_max: options.queue_batches_max, writer: Mutex::new(Some(writer)), set_aside })
+        let facts = DiskFacts { is_memory: kind.trust == Trust::Forgets, file_system: kind.name.into_owned() };
+        let queue_max = options.queue_batches_max;
+        Ok(Self { identity, shared, queue, queue_max, writer: Mutex::new(Some(writer)), set_aside, facts })
     }
 }
 
@@ -85,11 +85,11 @@ impl Visitor for Warm {
 
 /// Opens and reads a store, and gives it its name when it has none.
 pub(super) fn open_disk<V: Visitor>(
-    root: &Path, missing: Missing, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, visitor: &mut V,
+    directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, visitor: &mut V,
 ) -> Result<(Disk, Contents), Error> {
-    let mut disk = Disk::open(root, missing, cache_bytes, before_sync)?;
+    let mut disk = Disk::open(directory, cache_bytes, before_sync)?;
     let mut contents = scan(&disk.reader, visitor)?;
-    contents.check(root, disk.progress())?;
+    contents.check(disk.directory.root(), disk.progress())?;
     if let Some(meta) = &contents.meta {
         disk.resume(meta.store_id, contents.stored);
     } else {
