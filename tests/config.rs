@@ -66,7 +66,7 @@ fn the_defaults_resolve_to_what_the_file_says() {
     assert_eq!(config.kafka.settings["fetch.queue.backoff.ms"], "2");
     assert_eq!(config.telemetry.listen.unwrap().to_string(), "127.0.0.1:9464");
     assert_eq!(config.telemetry.log_format, LogFormat::Text);
-    assert_eq!(config.store.file_system, FileSystem::Local);
+    assert_eq!((config.store.file_system, config.store.ballast_bytes), (FileSystem::Local, 64 << 20));
     let any = Config::from_text(&format!("{MINIMAL}[store]\nfile_system = \"any\"\n")).unwrap();
     assert_eq!(any.store.file_system, FileSystem::Any);
     assert_eq!(config.store.socket(), PathBuf::from("receipted-store/receipted.sock"));

@@ -7,6 +7,9 @@ mod blocks;
 #[path = "store/contract.rs"]
 mod contract;
 #[cfg(feature = "sled")]
+#[path = "store/disk.rs"]
+mod disk;
+#[cfg(feature = "sled")]
 #[path = "store/durable.rs"]
 mod durable;
 #[path = "store/fixture.rs"]
@@ -32,6 +35,6 @@ fn main() -> ExitCode {
     }
     trials.extend(model::trials());
     #[cfg(feature = "sled")]
-    trials.extend(durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()));
+    trials.extend(durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()).chain(disk::trials()));
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

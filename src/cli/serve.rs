@@ -155,6 +155,7 @@ async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Err
         known_bytes_max: config.known_bytes_max,
         parked_bytes_max: config.parked_bytes_max,
         disk_free_floor_bytes: config.disk_free_floor_bytes,
+        ballast_bytes: config.ballast_bytes,
         file_system: match config.file_system {
             config::FileSystem::Local => sled::FileSystem::Local,
             config::FileSystem::Any => sled::FileSystem::Any,
@@ -169,7 +170,9 @@ async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Err
 /// Logs what the store's disk is.
 fn tell(store: &sled::SledStore) {
     let disk = store.disk();
-    tracing::info!(file_system = %disk.file_system, "disk of the store");
+    let times = disk.syncs.map(|syncs| (syncs.p50.as_micros(), syncs.max.as_micros()));
+    let (sync_p50_micros, sync_max_micros) = times.unzip();
+    tracing::info!(file_system = %disk.file_system, sync_p50_micros, sync_max_micros, "disk of the store");
     if disk.is_memory {
         tracing::warn!(file_system = %disk.file_system, "the store is in memory: nothing survives a power cut");
     }

@@ -40,6 +40,7 @@ pub(super) struct Store {
     pub(super) parked_bytes_max: i64,
     pub(super) park_record_bytes_max: i64,
     pub(super) disk_free_floor_bytes: i64,
+    pub(super) ballast_bytes: i64,
 }
 
 #[derive(Clone, Deserialize)]

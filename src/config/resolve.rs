@@ -92,6 +92,8 @@ pub struct Store {
     pub park_record_bytes_max: u64,
     /// Free bytes below which nothing new is admitted.
     pub disk_free_floor_bytes: u64,
+    /// Bytes of the file that holds space for completions.
+    pub ballast_bytes: u64,
 }
 
 impl Store {
@@ -237,6 +239,7 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
         cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,
         parked_bytes_max: bytes("store.parked_bytes_max", raw.parked_bytes_max, 0)?,
         park_record_bytes_max: count("store.park_record_bytes_max", raw.park_record_bytes_max, 1, 1_000_000_000, layers)?,
+        ballast_bytes: bytes("store.ballast_bytes", raw.ballast_bytes, 0)?,
         disk_free_floor_bytes: bytes("store.disk_free_floor_bytes", raw.disk_free_floor_bytes, 0)?,
     })
 }

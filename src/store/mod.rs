@@ -70,8 +70,11 @@ pub enum Error {
         /// The process that holds it, where it can be told.
         pid: Option<u32>,
     },
-    /// Run `receipted store verify`; restore the directory from a copy, or `receipted store adopt` with an empty one.
-    #[error("store at {directory:?} is damaged: {detail}")]
+    /// Copy the directory aside before anything else, also before another start; then run `receipted store verify`. Restore it from an
+    /// older copy, or `receipted store adopt` with an empty one. It is not copied automatically: restarts would fill the disk.
+    #[error(
+        "store at {directory:?} is damaged: {detail}; nothing of it was deleted: copy the directory aside before anything else, then run `receipted store verify`"
+    )]
     Corrupt {
         /// The store's directory.
         directory: PathBuf,

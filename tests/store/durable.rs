@@ -17,7 +17,7 @@ use receipted::{
     },
     store::{
         Appended, Batch, Error, Marks, Partition, ReceiptStore, Which,
-        sled::{FileSystem, OnSyncFailure, Options, SledStore, adopt, verify},
+        sled::{FileSystem, OnSyncFailure, Options, Probe, SledStore, adopt, verify},
     },
 };
 use std::{
@@ -65,6 +65,7 @@ pub(crate) fn options(root: &Path) -> Options {
     let mut options = Options::new(root);
     options.disk_free_floor_bytes = 0;
     options.file_system = FileSystem::Any;
+    options.probe = Probe::Off;
     options.on_sync_failure = OnSyncFailure::Call(Arc::new(|_| {}));
     options
 }
@@ -423,6 +424,7 @@ fn what_is_missing_or_changed_is_found(root: &Path) {
         } else {
             let error = opened.expect_err(what);
             assert!(matches!(error, Error::Corrupt { .. }) && error.to_string().contains(word), "{what}: {error}");
+            assert!(error.to_string().contains("copy the directory aside before anything else"), "{what}: {error}");
         }
     }
 }

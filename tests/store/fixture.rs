@@ -1,7 +1,7 @@
 //! A store that can be stopped and opened again.
 
 #[cfg(feature = "sled")]
-use receipted::store::sled::{FileSystem, OnSyncFailure, Options, SledStore};
+use receipted::store::sled::{FileSystem, OnSyncFailure, Options, Probe, SledStore};
 use receipted::{
     protocol::time::UnixMillis,
     store::{ReceiptStore, WallClock, memory::MemoryStore},
@@ -94,6 +94,7 @@ impl Fixture {
                 options.clock = clock;
                 options.disk_free_floor_bytes = 0;
                 options.file_system = FileSystem::Any;
+                options.probe = Probe::Off;
                 options.on_sync_failure = OnSyncFailure::Call(Arc::new(|error| panic!("a sync failed: {error}")));
                 if kind == Kind::SledWithoutMemory {
                     options.known_bytes_max = 0;

@@ -1,7 +1,7 @@
 //! Owns the store's directory: the lock that keeps a second process out, what a killed process left behind, and which files and
 //! directories have to be synced. It does not know what the files hold.
 
-use super::super::Error;
+use super::{super::Error, probe};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     collections::BTreeSet,
@@ -125,6 +125,7 @@ impl Directory {
     /// the snapshot before it is still there. One that has its name and does not check is moved aside: sled then reads the whole
     /// log, and the count of notes tells whether all came back.
     fn clean(&mut self) -> Result<(), Error> {
+        probe::clean(&self.root)?;
         for file in list(&self.data)? {
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !name.starts_with("snap.") {
@@ -181,7 +182,8 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-fn sync_directory(directory: &Path) -> Result<(), Error> {
+/// Makes what was created, renamed or removed in a directory durable.
+pub(super) fn sync_directory(directory: &Path) -> Result<(), Error> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(io("sync a directory"))
 }
 

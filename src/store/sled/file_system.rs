@@ -1,7 +1,7 @@
 //! Owns which file systems a store may lie on, told by the number that the kernel gives for each. It does not own what a disk does
 //! with a sync: `probe` measures that.
 
-use super::{super::Error, directory::io};
+use super::{super::Error, directory::io, probe::SyncTimes};
 use std::{borrow::Cow, path::Path};
 
 /// Which file systems a store is opened on.
@@ -21,6 +21,8 @@ pub struct DiskFacts {
     pub file_system: String,
     /// Whether it is memory, of which nothing survives a power cut.
     pub is_memory: bool,
+    /// What a sync took; none where the probe was off.
+    pub syncs: Option<SyncTimes>,
 }
 
 /// What is known of a file system.

@@ -13,19 +13,23 @@ mod generations;
 mod offline;
 mod open;
 mod places;
+mod probe;
 mod progress;
+mod room;
 mod scan;
 mod topics;
 mod writer;
 
 pub use file_system::{DiskFacts, FileSystem};
 pub use offline::{Report, adopt, verify};
+pub use probe::{Probe, SyncTimes};
 
 use self::{
     cache::{Cache, Found},
     directory::Directory,
     disk::Reader,
     places::{SHARDS, shard_of, short},
+    room::Room,
     writer::Command,
 };
 use super::{
@@ -45,7 +49,6 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicU64, Ordering},
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
@@ -70,6 +73,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// Which file systems it may lie on.
     pub file_system: FileSystem,
+    /// Whether the open asks the disk for what the store builds on, and measures it.
+    pub probe: Probe,
     /// sled's page cache, in bytes on disk; resident memory is several times that.
     pub cache_bytes: u64,
     /// Operations that are kept in memory, in bytes, so that repeats need no disk.
@@ -82,6 +87,9 @@ pub struct Options {
     pub parked_bytes_max: u64,
     /// Free bytes on the disk below which new work is not taken any more.
     pub disk_free_floor_bytes: u64,
+    /// Bytes of a file that only holds space: given back below a quarter of the floor, so that completions can still be written. Made at
+    /// an open with more room than this above the floor. 0, or a floor of 0, is none.
+    pub ballast_bytes: u64,
     /// What happens when a write or a sync fails.
     pub on_sync_failure: OnSyncFailure,
     /// The writer's wall clock.
@@ -89,6 +97,9 @@ pub struct Options {
     /// For tests: called between writing and syncing; an error of it is the sync's.
     #[doc(hidden)]
     pub before_sync: Option<Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
+    /// For tests: what the disk is taken to have free.
+    #[doc(hidden)]
+    pub free_bytes: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl Options {
@@ -98,15 +109,18 @@ impl Options {
         Self {
             directory: directory.into(),
             file_system: FileSystem::Local,
+            probe: Probe::On,
             cache_bytes: 64 * 1024 * 1024,
             known_bytes_max: 128 * 1024 * 1024,
             queue_batches_max: 4096,
             group_entries_max: 16_384,
             parked_bytes_max: 4 * 1024 * 1024 * 1024,
             disk_free_floor_bytes: 256 * 1024 * 1024,
+            ballast_bytes: 64 * 1024 * 1024,
             on_sync_failure: OnSyncFailure::Exit,
             clock: Arc::new(system_clock),
             before_sync: None,
+            free_bytes: None,
         }
     }
 }
@@ -138,8 +152,7 @@ struct Shared {
     binding: RwLock<Option<(String, String)>>,
     nonces: HashSet<String>,
     parked_bytes_max: u64,
-    disk_free_floor: u64,
-    disk_free: AtomicU64,
+    room: Room,
 }
 
 impl Shared {
@@ -155,8 +168,7 @@ impl Shared {
         if self.index().parked_bytes() >= self.parked_bytes_max {
             return Some(Error::Full { what: "parked_bytes_max", limit: self.parked_bytes_max });
         }
-        let low = self.disk_free.load(Ordering::Relaxed) < self.disk_free_floor;
-        low.then_some(Error::Full { what: "disk_free_floor_bytes", limit: self.disk_free_floor })
+        self.room.pressure()
     }
 
     /// An operation's durable state: from memory, else from the blocks that hold it, as it was when they were named.

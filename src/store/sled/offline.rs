@@ -80,6 +80,14 @@ impl Report {
             self.problems.push(problem.to_string());
         }
     }
+
+    /// Damage, without the advice of its error: who reads this follows it already.
+    fn found(&mut self, error: Error) {
+        match error {
+            Error::Corrupt { detail, .. } => self.problem(detail),
+            error => self.problem(error),
+        }
+    }
 }
 
 impl fmt::Display for Report {
@@ -111,7 +119,7 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
     let mut audit = Audit::default();
     match scan(&disk.reader, &mut audit) {
         Ok(contents) => audit.conclude(directory, &disk, contents),
-        Err(error) => audit.report.problem(error),
+        Err(error) => audit.report.found(error),
     }
     audit.chunks(&disk);
     audit.report.blobs = disk.directory.blobs()? as u64;
@@ -157,7 +165,7 @@ impl Visitor for Audit {
     }
 
     fn damage(&mut self, error: Error) -> Result<(), Error> {
-        self.report.problem(error);
+        self.report.found(error);
         Ok(())
     }
 }
@@ -167,7 +175,7 @@ impl Audit {
         if contents.meta.is_none() {
             self.report.problem("the entry that names the store is missing");
         } else if let Err(error) = contents.check(directory, disk.progress()) {
-            self.report.problem(error);
+            self.report.found(error);
         }
         for (key, other) in std::mem::take(&mut self.misnamed) {
             self.report.problem(format!("operation {key} carries the name of {other}"));
@@ -226,11 +234,11 @@ impl Audit {
         let read = reader.raw(Key::all_chunks(), |key, value| {
             self.report.chunks += 1;
             if let Err(error) = reader.check(key, value) {
-                self.report.problem(error);
+                self.report.found(error);
             }
         });
         if let Err(error) = read {
-            self.report.problem(error);
+            self.report.found(error);
         }
         let (there, counted) = (self.report.chunks, self.counted_chunks);
         if there != counted {
@@ -241,11 +249,11 @@ impl Audit {
             let Ok((Key::Park(raw), body)) = reader.check(key, value) else { return };
             let Ok(stored) = format::read::<StoredPark>(body) else { return };
             if let Err(error) = reader.record(raw, &stored) {
-                self.report.problem(error);
+                self.report.found(error);
             }
         });
         if let Err(error) = read {
-            self.report.problem(error);
+            self.report.found(error);
         }
     }
 }

@@ -8,6 +8,8 @@ use super::{
     entries::{Claim, Entries, StoreMeta},
     file_system::{self, DiskFacts, Trust},
     format::{FORMAT, Key, Meta},
+    probe::{self, Probe},
+    room::Room,
     scan::{Contents, Visitor, scan},
     writer::Writer,
 };
@@ -19,7 +21,7 @@ use crate::{
     },
     store::{Error, Identity, PreviousStop},
 };
-use std::sync::{Arc, Mutex, OnceLock, RwLock, atomic::AtomicU64, mpsc::sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, mpsc::sync_channel};
 
 impl SledStore {
     /// Opens the store, makes it when there is none, and writes the claim of this process start durably.
@@ -30,6 +32,8 @@ impl SledStore {
     pub fn open(options: &Options) -> Result<Self, Error> {
         let kind = file_system::check(&options.directory, options.file_system)?;
         let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);
+        let room = Room::open(directory.clone(), options)?;
+        let syncs = if options.probe == Probe::On { Some(probe::run(directory.root())?) } else { None };
         let mut warm = Warm(Cache::new(options.known_bytes_max));
         let (mut disk, mut contents) = open_disk(directory.clone(), options.cache_bytes, options.before_sync.clone(), &mut warm)?;
         let Warm(cache) = warm;
@@ -38,7 +42,7 @@ impl SledStore {
         let identity = claim(&mut disk, &contents, now)?;
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
         nonces.insert(identity.nonce.clone());
-        let disk_free = directory.free_bytes()?;
+        room.fill()?;
         let shared = Arc::new(Shared {
             reader: disk.reader.clone(),
             cache,
@@ -47,8 +51,7 @@ impl SledStore {
             binding: RwLock::new(contents.binding),
             nonces,
             parked_bytes_max: options.parked_bytes_max,
-            disk_free_floor: options.disk_free_floor_bytes,
-            disk_free: AtomicU64::new(disk_free),
+            room,
             directory: directory.clone(),
         });
         let (queue, commands) = sync_channel(options.queue_batches_max.max(1));
@@ -64,7 +67,7 @@ impl SledStore {
         let spawned = std::thread::Builder::new().name("receipted-store".into()).spawn(move || writer.run(&commands));
         let writer = spawned.map_err(super::directory::io("start its writer"))?;
         let set_aside = directory.aside.clone();
-        let facts = DiskFacts { is_memory: kind.trust == Trust::Forgets, file_system: kind.name.into_owned() };
+        let facts = DiskFacts { is_memory: kind.trust == Trust::Forgets, file_system: kind.name.into_owned(), syncs };
         let queue_max = options.queue_batches_max;
         Ok(Self { identity, shared, queue, queue_max, writer: Mutex::new(Some(writer)), set_aside, facts })
     }

@@ -20,7 +20,6 @@ use crate::{
 use std::{
     sync::{
         Arc, PoisonError, RwLockReadGuard,
-        atomic::Ordering,
         mpsc::{Receiver, SyncSender},
     },
     time::{Duration, Instant},
@@ -144,10 +143,7 @@ impl Writer {
         let mut places = self.durable(|disk| disk.write(&group.notes, Entries::default()))?;
         shared.cache.publish(&mut places, &mut group.touched);
         shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(group);
-        match shared.directory.free_bytes() {
-            Ok(free) => shared.disk_free.store(free, Ordering::Relaxed),
-            Err(_) => shared.disk_free.store(0, Ordering::Relaxed),
-        }
+        shared.room.measure();
         Ok(())
     }
 
