@@ -184,3 +184,8 @@ pub use config::Config;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
+
+/// Those of the page about handlers.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/HANDLERS.md")]
+pub struct HandlersPage;

@@ -2,6 +2,9 @@
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "config/page.rs"]
+mod page;
+
 use receipted::{
     config::{Config, DEFAULTS, Error, FileSystem, FirstStart, LogFormat, Origin, kafka},
     handler::Part,
