@@ -6,7 +6,12 @@ use super::{
     view::{Listing, OperationView, held, note_line, operation_line, operation_view},
 };
 use crate::{
-    protocol::{change::Total, key::KeyDigest, receipt::State, time::UnixMillis},
+    protocol::{
+        change::{Total, sum},
+        key::KeyDigest,
+        receipt::State,
+        time::UnixMillis,
+    },
     store::{Error, ReceiptStore, Which},
 };
 use serde::{Deserialize, Serialize};
@@ -93,9 +98,8 @@ fn notes(store: &dyn ReceiptStore, after: Option<&str>, limit: usize, now: UnixM
 /// How many records are parked.
 fn parked(store: &dyn ReceiptStore) -> u64 {
     let totals = store.totals();
-    let sum = |of: fn(&Total) -> bool| totals.iter().filter(|(total, _)| of(total)).map(|(_, value)| *value).sum::<u64>();
-    let opened = sum(|total| matches!(total, Total::ParkedOpened(_)));
-    opened.saturating_sub(sum(|total| matches!(total, Total::ParkedClosed(..))))
+    let opened = sum(&totals, |total| matches!(total, Total::ParkedOpened(_)));
+    opened.saturating_sub(sum(&totals, |total| matches!(total, Total::ParkedClosed(..))))
 }
 
 /// One operation with everything; none when nothing is known of it.
@@ -112,7 +116,7 @@ pub fn show(store: &dyn ReceiptStore, key: KeyDigest, now: UnixMillis) -> Result
 #[must_use]
 pub fn status(store: &dyn ReceiptStore) -> Status {
     let (identity, sizes) = (store.identity(), store.sizes());
-    let duplicates = store.totals().into_iter().filter(|(total, _)| matches!(total, Total::DuplicateEffects(..)));
+    let duplicates = sum(&store.totals(), |total| matches!(total, Total::DuplicateEffects(..)));
     Status {
         store: identity.store_id.clone(),
         claim: identity.claim,
@@ -122,7 +126,7 @@ pub fn status(store: &dyn ReceiptStore) -> Status {
         disputed: store.count(Which::Disputed),
         superseded: store.count(Which::Superseded),
         reopened_waiting: store.count(Which::ReopenedWaiting),
-        duplicate_effects: duplicates.map(|(_, value)| value).sum(),
+        duplicate_effects: duplicates,
         store_bytes: sizes.store_bytes,
         disk_free_bytes: sizes.disk_free_bytes,
         parked_bytes: sizes.parked_bytes,

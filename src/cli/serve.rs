@@ -156,10 +156,7 @@ async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Err
         parked_bytes_max: config.parked_bytes_max,
         disk_free_floor_bytes: config.disk_free_floor_bytes,
         ballast_bytes: config.ballast_bytes,
-        file_system: match config.file_system {
-            config::FileSystem::Local => sled::FileSystem::Local,
-            config::FileSystem::Any => sled::FileSystem::Any,
-        },
+        file_system: config.file_system,
         ..sled::Options::new(config.directory)
     };
     let store = blocking(move || sled::SledStore::open(&options)).await?;

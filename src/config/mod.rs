@@ -10,9 +10,10 @@ mod raw;
 mod resolve;
 mod shown;
 
+pub use crate::store::FileSystem;
 pub use error::{Error, Origin};
 pub use raw::Raw;
-pub use resolve::{DeadLetter, FileSystem, FirstStart, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
+pub use resolve::{DeadLetter, FirstStart, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
 pub use shown::Shown;
 
 use layers::Layers;

@@ -1,7 +1,7 @@
 //! Owns the second stage: text becomes durations, addresses and limits, each checked once and named when it does not fit.
 
 use super::{Config, Error, kafka as client, layers::Layers, raw};
-use crate::{handler::RoutePlan, protocol::time::UnixMillis};
+use crate::{handler::RoutePlan, protocol::time::UnixMillis, store::FileSystem};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -102,15 +102,6 @@ impl Store {
     pub fn socket(&self) -> PathBuf {
         self.directory.join("receipted.sock")
     }
-}
-
-/// Which file systems the store is opened on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileSystem {
-    /// Those of a local disk that writes in place.
-    Local,
-    /// Any.
-    Any,
 }
 
 /// Section `[runner]`.

@@ -11,7 +11,8 @@ const HIDDEN: &str = "(hidden)";
 pub struct Shown {
     /// The key with its section.
     pub key: String,
-    /// Its value as TOML, or in words where it follows from the app; hidden where it may be secret. Nothing is known of the team's own, so they are all hidden.
+    /// Its value as TOML, or in words where it follows from the app; hidden where it may be secret. Nothing is known of the team's own,
+    /// so they are all hidden.
     pub value: String,
     /// Where it came from.
     pub origin: Origin,

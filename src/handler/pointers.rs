@@ -13,7 +13,32 @@ const POINTERS_MAX: usize = 64;
 
 /// JSON pointers (RFC 6901) that are read in one pass.
 #[derive(Debug)]
-pub(super) struct Pointers(Vec<(String, Vec<String>)>);
+pub(super) struct Pointers(Vec<Pointer>);
+
+#[derive(Debug)]
+struct Pointer {
+    text: String,
+    /// Each with where it begins in the text, its slash included.
+    tokens: Vec<(usize, String)>,
+}
+
+impl Pointer {
+    fn new(text: String) -> Option<Self> {
+        let plain = |token: &str| token.replace("~1", "/").replace("~0", "~");
+        let slashes = text.match_indices('/').map(|(at, _)| at);
+        let tokens = slashes.zip(text.split('/').skip(1)).map(|(at, token)| (at, plain(token))).collect();
+        (text.is_empty() || text.starts_with('/')).then_some(Self { text, tokens })
+    }
+
+    fn token(&self, depth: usize) -> Option<&str> {
+        self.tokens.get(depth).map(|(_, token)| token.as_str())
+    }
+
+    /// What is left of it at this depth, a pointer itself.
+    fn rest(&self, depth: usize) -> &str {
+        self.tokens.get(depth).map_or("", |(at, _)| &self.text[*at..])
+    }
+}
 
 impl Pointers {
     /// None where one is no pointer, or where there are too many.
@@ -21,17 +46,13 @@ impl Pointers {
         let mut texts: Vec<String> = pointers.into_iter().collect();
         texts.sort_unstable();
         texts.dedup();
-        let split = |text: String| {
-            let tokens = text.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
-            (text.is_empty() || text.starts_with('/')).then_some((text, tokens))
-        };
-        let split: Vec<_> = texts.into_iter().map(split).collect::<Option<_>>()?;
-        (split.len() <= POINTERS_MAX).then_some(Self(split))
+        let all: Vec<Pointer> = texts.into_iter().map(Pointer::new).collect::<Option<_>>()?;
+        (all.len() <= POINTERS_MAX).then_some(Self(all))
     }
 
     /// The place of a pointer among what [`Pointers::read`] returns.
     pub(super) fn place(&self, pointer: &str) -> Option<usize> {
-        self.0.iter().position(|(text, _)| text == pointer)
+        self.0.iter().position(|own| own.text == pointer)
     }
 
     /// The values at the pointers, as `Value::pointer` finds them. Text that no pointer leads to is checked to be JSON, and not looked
@@ -67,7 +88,7 @@ impl Set {
 
 /// A value that some pointers lead to or through.
 struct At<'a> {
-    pointers: &'a [(String, Vec<String>)],
+    pointers: &'a [Pointer],
     live: Set,
     depth: usize,
     found: &'a mut [Option<Value>],
@@ -75,7 +96,7 @@ struct At<'a> {
 
 impl At<'_> {
     fn token(&self, pointer: usize) -> Option<&str> {
-        self.pointers[pointer].1.get(self.depth).map(String::as_str)
+        self.pointers[pointer].token(self.depth)
     }
 
     /// One step further, with those pointers that go there. A name that comes again counts as the last of them.
@@ -97,8 +118,7 @@ impl<'de> DeserializeSeed<'de> for At<'_> {
         }
         let value = Value::deserialize(reader)?;
         for at in self.live.iter() {
-            let mut rest = self.pointers[at].1[self.depth..].iter();
-            self.found[at] = rest.try_fold(&value, |value, token| step(value, token)).cloned();
+            self.found[at] = value.pointer(self.pointers[at].rest(self.depth)).cloned();
         }
         Ok(())
     }
@@ -173,14 +193,6 @@ impl Visitor<'_> for Name<'_, '_> {
 
     fn visit_str<E>(self, name: &str) -> Result<Set, E> {
         Ok(self.0.live.which(|at| self.0.token(at) == Some(name)))
-    }
-}
-
-fn step<'v>(value: &'v Value, token: &str) -> Option<&'v Value> {
-    match value {
-        Value::Object(fields) => fields.get(token),
-        Value::Array(items) => items.get(as_index(token)?),
-        _ => None,
     }
 }
 

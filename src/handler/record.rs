@@ -14,8 +14,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-const NO_VALUE: &str = "the record has no value";
-
 /// A record as keys and arguments see it: without partition, offset and time. Its value is parsed as JSON at most once as a whole.
 pub struct Record {
     payload: Arc<Payload>,
@@ -112,19 +110,20 @@ impl Record {
         let Some((named_by, place)) = self.named_by.as_ref().and_then(|named_by| Some((named_by, named_by.place(pointer)?))) else {
             return Ok(self.parsed()?.pointer(pointer));
         };
-        let read = || match self.value() {
-            Some(value) => named_by.read(value).map_err(|error| not_json(&error)),
-            None => Err(NO_VALUE.into()),
-        };
-        self.found.get_or_init(read).as_ref().map(|found| found[place].as_ref()).map_err(String::as_str)
+        self.found
+            .get_or_init(|| self.json_by(|value| named_by.read(value)))
+            .as_ref()
+            .map(|found| found[place].as_ref())
+            .map_err(String::as_str)
     }
 
     pub(super) fn parsed(&self) -> Result<&Value, &str> {
-        let parse = || match self.value() {
-            Some(value) => serde_json::from_slice(value).map_err(|error| not_json(&error)),
-            None => Err(NO_VALUE.into()),
-        };
-        self.parsed.get_or_init(parse).as_ref().map_err(String::as_str)
+        self.parsed.get_or_init(|| self.json_by(|value| serde_json::from_slice(value))).as_ref().map_err(String::as_str)
+    }
+
+    fn json_by<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>) -> Result<T, String> {
+        let value = self.value().ok_or("the record has no value")?;
+        read(value).map_err(|error| format!("not JSON: {error}"))
     }
 }
 
@@ -182,10 +181,6 @@ impl fmt::Display for Invalid {
 }
 
 impl Error for Invalid {}
-
-fn not_json(error: &serde_json::Error) -> String {
-    format!("not JSON: {error}")
-}
 
 fn capped(text: &impl fmt::Display) -> Box<str> {
     cut(&text.to_string(), REASON_BYTES_MAX).into()

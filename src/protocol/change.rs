@@ -36,6 +36,12 @@ pub enum Total {
 /// The durable counters and their values.
 pub type Totals = BTreeMap<Total, u64>;
 
+/// The sum of some of the counters.
+#[must_use]
+pub fn sum(totals: &Totals, of: impl Fn(&Total) -> bool) -> u64 {
+    totals.iter().filter(|(total, _)| of(total)).map(|(_, value)| value).sum()
+}
+
 /// The durable entry that every duplicate effect leaves. Never pruned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {

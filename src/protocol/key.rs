@@ -126,8 +126,7 @@ impl OperationKey {
 
     /// How many canonical bytes there are.
     pub(crate) fn canonical_len(&self) -> usize {
-        let parts = self.id.iter().map(|part| 4 + part.len()).sum::<usize>();
-        13 + self.tenant.len() + self.operation.len() + parts
+        canonical_len(&self.tenant, &self.operation, &self.id)
     }
 
     /// The store's key. Unkeyed: it can be guessed from a known id, and is not anonymous.
@@ -288,9 +287,13 @@ fn length(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-fn canonical(tenant: &str, operation: &str, id: &[impl AsRef<str>]) -> Vec<u8> {
+fn canonical_len(tenant: &str, operation: &str, id: &[impl AsRef<str>]) -> usize {
     let parts = id.iter().map(|part| 4 + part.as_ref().len()).sum::<usize>();
-    let mut bytes = Vec::with_capacity(13 + tenant.len() + operation.len() + parts);
+    13 + tenant.len() + operation.len() + parts
+}
+
+fn canonical(tenant: &str, operation: &str, id: &[impl AsRef<str>]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(canonical_len(tenant, operation, id));
     bytes.push(DERIVATION_VERSION);
     push(&mut bytes, tenant);
     push(&mut bytes, operation);

@@ -232,6 +232,15 @@ pub enum Which {
     ReopenedWaiting,
 }
 
+/// Which file systems a store on disk is opened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// Those of a local disk that writes in place; network, user-space and copy-on-write ones are refused.
+    Local,
+    /// Any: whoever sets this knows what a sync and a lock mean there.
+    Any,
+}
+
 /// Sizes and counts, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {

@@ -182,6 +182,14 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
+/// Removes a file that may be there.
+pub(super) fn remove(file: &Path, action: &'static str) -> Result<(), Error> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(io(action)),
+    }
+}
+
 /// Makes what was created, renamed or removed in a directory durable.
 pub(super) fn sync_directory(directory: &Path) -> Result<(), Error> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(io("sync a directory"))

@@ -1,17 +1,12 @@
 //! Owns which file systems a store may lie on, told by the number that the kernel gives for each. It does not own what a disk does
 //! with a sync: `probe` measures that.
 
-use super::{super::Error, directory::io, probe::SyncTimes};
+use super::{
+    super::{Error, FileSystem},
+    directory::io,
+    probe::SyncTimes,
+};
 use std::{borrow::Cow, path::Path};
-
-/// Which file systems a store is opened on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileSystem {
-    /// Those of a local disk that writes in place; network, user-space and copy-on-write ones are refused.
-    Local,
-    /// Any: whoever sets this knows what a sync and a lock mean there.
-    Any,
-}
 
 /// What the open saw of the store's disk. Worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

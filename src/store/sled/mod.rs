@@ -20,7 +20,8 @@ mod scan;
 mod topics;
 mod writer;
 
-pub use file_system::{DiskFacts, FileSystem};
+pub use super::FileSystem;
+pub use file_system::DiskFacts;
 pub use offline::{Report, adopt, verify};
 pub use probe::{Probe, SyncTimes};
 

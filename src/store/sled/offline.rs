@@ -11,7 +11,7 @@ use super::{
     writer::write_adoption,
 };
 use crate::protocol::{
-    change::Total,
+    change::{self, Total},
     key::{KeyDigest, hex},
     known::Known,
 };
@@ -202,7 +202,7 @@ impl Audit {
     /// Opened less closed is what is there; every duplicate effect has its incident.
     fn identities(&mut self, contents: &Contents) {
         let totals = contents.index.totals();
-        let sum = |of: fn(&Total) -> bool| totals.iter().filter(|(total, _)| of(total)).map(|(_, value)| *value).sum::<u64>();
+        let sum = |of: fn(&Total) -> bool| change::sum(totals, of);
         let opened = sum(|total| matches!(total, Total::UnresolvedOpened(_)));
         let closed = sum(|total| matches!(total, Total::UnresolvedClosed(..)));
         let unresolved = self.report.unresolved;

@@ -27,8 +27,8 @@ impl SledStore {
     /// Opens the store, makes it when there is none, and writes the claim of this process start durably.
     ///
     /// # Errors
-    /// [`Error::FileSystem`] where nothing may be trusted, [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when anything that was written is missing or damaged
-    /// (nothing is deleted), [`Error::Format`], and what the disk says.
+    /// [`Error::FileSystem`] where nothing may be trusted, [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when
+    /// anything that was written is missing or damaged (nothing is deleted), [`Error::Format`], and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let kind = file_system::check(&options.directory, options.file_system)?;
         let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);

@@ -1,7 +1,10 @@
 //! Owns the question whether the disk does what the store builds on: written, synced, renamed, synced again, it is there, and how long a
 //! sync takes. It does not own what follows from the answer.
 
-use super::{super::Error, directory::io, directory::sync_directory};
+use super::{
+    super::Error,
+    directory::{io, remove, sync_directory},
+};
 use std::{
     fs::{self, OpenOptions},
     io::Write,
@@ -36,13 +39,7 @@ const FILE: &str = "probe";
 
 /// Removes what a killed probe left.
 pub(super) fn clean(root: &Path) -> Result<(), Error> {
-    for name in [NEW, FILE] {
-        match fs::remove_file(root.join(name)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            result => result.map_err(io("remove a probe of its disk"))?,
-        }
-    }
-    Ok(())
+    [NEW, FILE].into_iter().try_for_each(|name| remove(&root.join(name), "remove a probe of its disk"))
 }
 
 /// Asks the disk under `root`, and leaves nothing there.

@@ -4,7 +4,7 @@
 use super::{
     super::Error,
     Options,
-    directory::{Directory, io, sync_directory},
+    directory::{Directory, io, remove, sync_directory},
 };
 use rustix::{
     fs::{FallocateFlags, fallocate},
@@ -106,10 +106,7 @@ impl Room {
     }
 
     fn give_back(&self) -> Result<(), Error> {
-        match fs::remove_file(self.path()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            result => result.map_err(io("remove its ballast"))?,
-        }
+        remove(&self.path(), "remove its ballast")?;
         self.holds.store(false, Ordering::Relaxed);
         // Freed blocks can be written again once the removal is on disk.
         sync_directory(self.directory.root())
