@@ -135,7 +135,9 @@ fn receipted_run(topic: &str, group: &str, store: &std::path::Path, (records, en
         .in_doubt(destination_deduplicates(Duration::from_secs(86400)).then(hold()))
         .time_limit(Duration::from_secs(30));
     let app = App::new().topic(topic.to_string(), operation.handle(handle)).with_state(Count(count.clone(), pause));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // As `receipted::main` does.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
     let store = Arc::new(SledStore::open(&Options::new(store)).unwrap());
     let runner = Runner::new(settings(topic, group), Arc::new(app.build().unwrap()), store.clone());
     let health = runner.health();

@@ -81,8 +81,11 @@ fn what_follows_from_other_keys_is_shown_resolved() {
     let value = |key: &str| config.shown().iter().find(|shown| shown.key == key).unwrap().value.clone();
     assert_eq!(value("dead_letter.topic"), "\"g.dead-letters\"");
     assert_eq!(value("kafka.group_instance_id"), "\"receipted-<store id>\"");
+    assert!(value("runner.worker_threads").parse::<usize>().unwrap() >= 1);
     assert_eq!(value("runner.tenant_permits_max"), "48, or 64 where the app has one tenant");
     let set = Config::from_text(&format!("{MINIMAL}[runner]\ntenant_permits_max = 5\n")).unwrap();
+    let threads = |text: &str| Config::from_text(&format!("{MINIMAL}[runner]\n{text}\n")).unwrap().runner.threads();
+    assert_eq!((threads("worker_threads = 1"), threads("worker_threads = 7")), (1, 7));
     assert_eq!(set.shown().iter().find(|shown| shown.key == "runner.tenant_permits_max").unwrap().value, "5");
 }
 

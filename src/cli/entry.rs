@@ -66,7 +66,7 @@ fn run<S: Send + Sync + 'static>(
     let config = Config::load(common.config.as_deref(), std::env::vars_os())?;
     app.declared()?;
     log::begin(&config.telemetry).map_err(|error| Failure::set_up(error.to_string(), "correct telemetry.log_filter"))?;
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = Builder::new_multi_thread().worker_threads(config.runner.threads()).enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let connected = tokio::select! {

@@ -91,6 +91,7 @@ impl Config {
         let resolved = [
             ("dead_letter.topic", format!("{:?}", self.dead_letter.topic)),
             ("kafka.group_instance_id", format!("{:?}", self.kafka.instance_id("<store id>"))),
+            ("runner.worker_threads", self.runner.threads().to_string()),
             ("runner.tenant_permits_max", self.runner.tenant_permits_max.map_or_else(share, |set| set.to_string())),
         ];
         for (key, value) in resolved {

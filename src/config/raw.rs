@@ -47,6 +47,7 @@ pub(super) struct Store {
 #[serde(deny_unknown_fields)]
 pub(super) struct Runner {
     pub(super) permits: i64,
+    pub(super) worker_threads: i64,
     pub(super) tenant_permits_max: i64,
     pub(super) partition_records_max: i64,
     pub(super) partition_bytes_max: i64,

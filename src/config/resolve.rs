@@ -110,7 +110,9 @@ impl Store {
 pub struct Runner {
     /// Handlers at the same time.
     pub permits: usize,
-    /// Of these, for one tenant; none where [`Runner::tenant_share`] follows from the app.
+    /// Threads that handlers run on; see [`Runner::threads`].
+    pub worker_threads: Option<usize>,
+    /// Permits for one tenant; none where [`Runner::tenant_share`] follows from the app.
     pub tenant_permits_max: Option<usize>,
     /// Incomplete records of a partition, at most.
     pub partition_records_max: usize,
@@ -133,6 +135,14 @@ pub struct Runner {
 }
 
 impl Runner {
+    /// How many threads handlers run on: as set, else one fewer than the processors that this process may use, and at least one. The
+    /// consumer and the store have threads of their own, and two workers that share a processor with them pass tasks to and fro.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.worker_threads.unwrap_or_else(|| processors().saturating_sub(1)).max(1)
+    }
+
     /// How many permits one tenant may have: as set, else all where every route is fixed to one and the same tenant, for then nobody
     /// else could use the rest; else three quarters.
     #[must_use]
@@ -238,10 +248,12 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
 pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error> {
     let number = |key: &str, value, max| count(key, value, 1, max, layers).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     let permits = number("runner.permits", raw.permits, 1_000_000)?;
+    let threads = count("runner.worker_threads", raw.worker_threads, 0, 1024, layers)?;
     let tenant = count("runner.tenant_permits_max", raw.tenant_permits_max, 0, 1_000_000, layers)?;
     let tenant = usize::try_from(tenant).unwrap_or(usize::MAX);
     Ok(Runner {
         permits,
+        worker_threads: usize::try_from(threads).ok().filter(|threads| *threads > 0),
         tenant_permits_max: (tenant > 0).then_some(tenant.min(permits)),
         reply_attempts_max: u32::try_from(count("runner.reply_attempts_max", raw.reply_attempts_max, 1, 1000, layers)?).unwrap_or(1),
         reply_time_limit: duration("runner.reply_time_limit", &raw.reply_time_limit, layers)?,
