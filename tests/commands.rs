@@ -77,6 +77,8 @@ fn main() -> ExitCode {
                 an_app_that_cannot_connect_ends_before_anything_is_taken,
                 an_existing_group_is_adopted,
                 a_store_in_use_is_not_opened_twice,
+                the_cluster_is_asked_whether_it_goes_with_the_configuration,
+                an_app_that_would_read_its_own_dead_letters_does_not_start,
             ]);
             process::run(tests, &[])
         }
@@ -187,11 +189,20 @@ fn done(output: &Output) -> &str {
 fn routes_are_printed_and_nothing_is_connected() {
     let output = command("program", "orders", &["routes"]);
     let said = done(&output);
-    for part in ["ship.v1", "topics       orders", "in doubt     hold", "fixed"] {
+    for part in ["operation", "ship.v1", "orders", "record key", "fixed", "/id", "whole", "parked", "hold", "for ever", "30s"] {
         assert!(said.contains(part), "{part:?} in {said}");
+    }
+    let details = command("program", "orders", &["routes", "--details"]);
+    for part in ["ship.v1", "topics       orders (in order of each record key)", "in doubt     hold", "unresolved "] {
+        assert!(done(&details).contains(part), "{part:?} in {}", done(&details));
     }
     let json: serde_json::Value = serde_json::from_slice(&command("program", "orders", &["routes", "--output", "json"]).stdout).unwrap();
     assert_eq!((&json[0]["operation"], &json[0]["in_doubt"]), (&"ship.v1".into(), &"hold".into()));
+    assert_eq!((&json[0]["topics"][0]["topic"], &json[0]["time_limit_ms"]), (&"orders".into(), &30_000.into()));
+    assert_eq!(
+        (&json[0]["on_conflict"], &json[0]["takes_provider_key"], &json[0]["replies"]),
+        (&"parked".into(), &true.into(), &false.into())
+    );
 }
 
 fn a_program_inside_a_runtime_says_what_to_do() {
@@ -285,4 +296,81 @@ fn a_store_in_use_is_not_opened_twice() {
     let output = other.command(&["run"]);
     assert!(refused(&output, 78).contains("in use"));
     Program::stop(&mut child);
+}
+
+/// What `check-config --against-brokers` says, as its exit code and its lines.
+fn survey(program: &Program) -> (Option<i32>, Vec<[String; 4]>) {
+    let output = program.command(&["check-config", "--against-brokers", "--output", "json"]);
+    let lines: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    let word = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap_or_default().to_string();
+    let four = |line: &serde_json::Value| ["about", "found", "verdict", "remedy"].map(|name| word(line, name));
+    (output.status.code(), lines.iter().map(four).collect())
+}
+
+fn the_cluster_is_asked_whether_it_goes_with_the_configuration() {
+    let program = Program::new("earliest");
+    let letters = format!("{}.dead-letters", program.group);
+    let (code, lines) = survey(&program);
+    assert_eq!(code, Some(0), "{lines:?}");
+    let about = format!("topic {}", program.topic);
+    assert!(lines.iter().any(|line| line[0] == about && line[1] == "2 partitions"), "{lines:?}");
+    // The test broker takes larger records than can be parked, and both topics the same, so that the largest has no room for headers.
+    assert_eq!(lines.iter().filter(|line| line[2] == "mind").count(), 2, "{lines:?}");
+
+    // Each fault is found by name, with what to do.
+    let server = broker::shared();
+    let fault = |topic: &str, config: &[(&str, &str)], says: &str, ends: i32| {
+        let faulty = Program { folder: tempfile::tempdir().unwrap(), topic: cluster::unique(topic), group: program.group.clone() };
+        let text = std::fs::read_to_string(program.file()).unwrap();
+        std::fs::write(faulty.file(), &text).unwrap();
+        if !config.is_empty() {
+            server.create_topic(&faulty.topic, 1, config);
+        }
+        let (code, lines) = survey(&faulty);
+        assert_eq!(code, Some(ends), "{lines:?}");
+        assert!(lines.iter().any(|line| line[0].contains(&faulty.topic) && line[3].contains(says)), "{says:?} in {lines:?}");
+    };
+    fault("none", &[], "create it, or correct the app's route", 78);
+    fault("compacted", &[("cleanup.policy", "compact")], "an operation may never come", 0);
+    fault("short", &[("retention.ms", "3600000")], "loses records before they are read", 0);
+    fault("large", &[("max.message.bytes", "33554432")], "store.park_record_bytes_max = 16777216", 0);
+
+    let changed = |from: &str, to: &str| {
+        let text = std::fs::read_to_string(program.file()).unwrap();
+        assert!(text.contains(from), "{from:?} in {text}");
+        let other = Program { folder: tempfile::tempdir().unwrap(), topic: program.topic.clone(), group: program.group.clone() };
+        std::fs::write(other.file(), text.replace(from, to)).unwrap();
+        survey(&other)
+    };
+    let (code, lines) = changed("session_timeout = \"10s\"", "session_timeout = \"900ms\"\nheartbeat_interval = \"300ms\"");
+    assert_eq!(code, Some(78));
+    assert!(lines.iter().any(|line| line[0] == "session timeout" && line[2] == "wrong"), "{lines:?}");
+    let (code, lines) = changed(&format!("group = {:?}", program.group), "group = \"no-letters\"");
+    assert_eq!(code, Some(78));
+    assert!(lines.iter().any(|line| line[0] == "topic no-letters.dead-letters" && line[3].contains("dead_letter.topic")), "{lines:?}");
+    let compacted = cluster::unique("compacted-letters");
+    server.create_topic(&compacted, 1, &[("cleanup.policy", "compact")]);
+    let (code, lines) = changed("[telemetry]", &format!("[dead_letter]\ntopic = {compacted:?}\n[telemetry]"));
+    assert_eq!(code, Some(78));
+    assert!(lines.iter().any(|line| line[0].contains(&compacted) && line[3].contains("cleanup.policy=delete")), "{lines:?}");
+
+    // People get a table; nothing was joined and no store was made.
+    let shown = program.command(&["check-config", "--against-brokers"]);
+    assert!(done(&shown).contains("what to do"), "{}", text(&shown.stdout));
+    assert!(!program.store().exists());
+    assert_eq!(server.group(&program.group).1, Vec::<String>::new());
+    assert!(server.partitions(&letters).is_some());
+}
+
+fn an_app_that_would_read_its_own_dead_letters_does_not_start() {
+    let program = Program::new("earliest");
+    let text = std::fs::read_to_string(program.file()).unwrap();
+    std::fs::write(program.file(), format!("{text}[dead_letter]\ntopic = {:?}\n", program.topic)).unwrap();
+    broker::shared().produce(&program.topic, [cluster::record("no json")]);
+    let output = program.command(&["run"]);
+    let said = refused(&output, 78);
+    assert!(said.contains("each dead letter would come in again") && said.contains("dead_letter.topic"), "{said}");
+    let (least, most) =
+        (0..2).map(|partition| broker::shared().log_range(&program.topic, partition)).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+    assert_eq!(most - least, 1, "nothing was added");
 }

@@ -2,8 +2,12 @@
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "config/mistakes.rs"]
+mod mistakes;
 #[path = "config/page.rs"]
 mod page;
+#[path = "config/random.rs"]
+mod random;
 
 use receipted::{
     config::{Config, DEFAULTS, Error, FileSystem, FirstStart, LogFormat, Origin, kafka},
@@ -108,7 +112,7 @@ fn a_tenant_alone_may_have_every_permit_unless_another_share_is_set() {
     assert_eq!(share("permits = 8", [fixed("acme"), header("tenant")]), 6);
     assert_eq!(share("permits = 8", [header("tenant"), header("tenant")]), 6);
     assert_eq!(share("permits = 8\ntenant_permits_max = 3", [fixed("acme"), fixed("acme")]), 3);
-    assert_eq!(share("permits = 8\ntenant_permits_max = 9", [header("tenant"), fixed("acme")]), 8);
+    assert_eq!(share("permits = 8\ntenant_permits_max = 8", [header("tenant"), fixed("acme")]), 8);
     assert_eq!(share("permits = 1", [header("tenant"), fixed("acme")]), 1);
 }
 
@@ -119,7 +123,7 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_key() {
         if key == "runner.permit" && near == "runner.permits"));
     assert!(error.to_string().contains("receipted.toml"), "{error}");
     let error = load(MINIMAL, &[("RECEIPTED__STORE__DIRECTRY", "x")]).unwrap_err();
-    let said = "unknown key store.directry (variable RECEIPTED__STORE__DIRECTRY); did you mean store.directory?";
+    let said = "store.directry is no key of receipted (variable RECEIPTED__STORE__DIRECTRY): did you mean store.directory?";
     assert_eq!(error.to_string(), said);
     assert!(matches!(load("[kafak]\nbrokers = \"x\"\n", &[]), Err(Error::UnknownKey { key, .. }) if key == "kafak"));
     assert!(matches!(load(MINIMAL, &[("RECEIPTED__RUNNER", "x")]), Err(Error::UnknownKey { .. })));
@@ -128,32 +132,20 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_key() {
 
 #[test]
 fn a_wrong_type_is_refused_with_its_place() {
-    assert_eq!(refusal("[runner]\npermits = \"many\"\n"), "runner.permits is a string and must be an integer (text)");
-    assert_eq!(refusal("[telemetry]\nlisten = 1\n"), "telemetry.listen is an integer and must be a string (text)");
-    let said = "dead_letter.include_error_text is an integer and must be a boolean (text)";
+    assert_eq!(
+        refusal("[runner]\npermits = \"many\"\n"),
+        "runner.permits = \"many\" is a string (text): write an integer, without quotes and unit"
+    );
+    assert_eq!(refusal("[telemetry]\nlisten = 1\n"), "telemetry.listen = 1 is an integer (text): write a string, in quotes");
+    let said = "dead_letter.include_error_text = 1 is an integer (text): write true or false, without quotes";
     assert_eq!(refusal("[dead_letter]\ninclude_error_text = 1\n"), said);
-    assert_eq!(refusal("[runner]\npermits.x = 1\n"), "runner.permits is a table and must be an integer (text)");
-    assert_eq!(Config::from_text("kafka = 1\n").unwrap_err().to_string(), "kafka is an integer and must be a table (text)");
+    assert_eq!(
+        refusal("[runner]\npermits.x = 1\n"),
+        "runner.permits = { .. } is a table (text): write an integer, without quotes and unit"
+    );
+    assert_eq!(Config::from_text("kafka = 1\n").unwrap_err().to_string(), "kafka = 1 is an integer (text): write a table");
     let error = load(MINIMAL, &[("RECEIPTED__RUNNER__PERMITS", "many")]).unwrap_err();
     assert!(matches!(error, Error::WrongType { origin: Origin::Variable(name), .. } if name == "RECEIPTED__RUNNER__PERMITS"));
-}
-
-#[test]
-fn a_value_out_of_its_bounds_is_refused_with_its_place() {
-    for (text, said) in [
-        ("[runner]\npermits = 0\n", "runner.permits must lie between 1 and 1000000 (text)"),
-        ("[runner]\npermits = -1\n", "runner.permits must lie between 1 and 1000000 (text)"),
-        ("[runner]\ncommit_interval = \"0s\"\n", "runner.commit_interval must lie between 1ms and 24h (text)"),
-        ("[telemetry]\nlisten = \"here\"\n", "telemetry.listen is neither \"address:port\" nor \"off\" (text)"),
-        ("[telemetry]\nlog_format = \"xml\"\n", "telemetry.log_format is neither \"text\" nor \"json\" (text)"),
-        ("[store]\ndirectory = \"\"\n", "store.directory is empty (text)"),
-        ("[store]\nfile_system = \"nfs\"\n", "store.file_system is neither \"local\" nor \"any\" (text)"),
-    ] {
-        assert_eq!(refusal(text), said);
-    }
-    assert!(refusal("[runner]\ncommit_interval = \"soon\"\n").starts_with("runner.commit_interval is no duration such as \"30s\""));
-    assert_eq!(refusal("[runner]\nwaiting_grace = \"0s\"\n"), "runner.waiting_grace must lie between 1ms and 24h (text)");
-    assert!(refusal("[runner]\ndrain_budget = \"4m\"\n").contains("half of kafka.poll_interval_max"));
 }
 
 #[test]
@@ -166,12 +158,12 @@ fn what_has_no_default_is_missing_by_name() {
 
 #[test]
 fn a_variable_goes_over_the_file_and_the_file_over_the_defaults() {
-    let text = format!("{MINIMAL}[runner]\npermits = 3\npartition_records_max = 5\n[app]\nport = 1\nname = \"x\"\n");
+    let text = format!("{MINIMAL}[runner]\npermits = 3\npartition_records_max = 500\n[app]\nport = 1\nname = \"x\"\n");
     let config = load(
         &text,
         &[
             ("RECEIPTED__RUNNER__PERMITS", "128"),
-            ("RECEIPTED__KAFKA__SETTINGS__SECURITY_PROTOCOL", "SASL_SSL"),
+            ("RECEIPTED__KAFKA__SETTINGS__SECURITY_PROTOCOL", "SSL"),
             ("RECEIPTED__DEAD_LETTER__INCLUDE_ERROR_TEXT", "true"),
             ("RECEIPTED__APP__PORT", "8080"),
             ("RECEIPTED__APP__NAME", "77"),
@@ -182,8 +174,8 @@ fn a_variable_goes_over_the_file_and_the_file_over_the_defaults() {
         ],
     )
     .unwrap();
-    assert_eq!((config.runner.permits, config.runner.partition_records_max, config.runner.batch_records_max), (128, 5, 1024));
-    assert_eq!(config.kafka.settings["security.protocol"], "SASL_SSL");
+    assert_eq!((config.runner.permits, config.runner.partition_records_max, config.runner.batch_records_max), (128, 500, 1024));
+    assert_eq!(config.kafka.settings["security.protocol"], "SSL");
     assert!(config.dead_letter.include_error_text);
     #[derive(serde::Deserialize, PartialEq, Debug)]
     struct App {
@@ -211,7 +203,7 @@ fn every_setting_that_is_ours_is_refused_by_name_with_a_reason_however_it_is_wri
         let quoted = refusal(&format!("[kafka.settings]\n\"{name}\" = \"false\"\n"));
         let bare = refusal(&format!("settings.{name} = true\n"));
         for said in [quoted, bare] {
-            assert_eq!(said, format!("kafka setting {name} is not yours to set: {reason} (text)"));
+            assert_eq!(said, format!("kafka.settings.{name} is not yours to set (text): remove it; {reason}"));
         }
         let variable = format!("RECEIPTED__KAFKA__SETTINGS__{}", name.to_uppercase().replace('.', "_"));
         assert!(matches!(load(MINIMAL, &[(&variable, "1")]), Err(Error::Owned { name: refused, .. }) if refused == *name));
@@ -252,8 +244,8 @@ fn client_settings_take_plain_values_and_become_text() {
     let config = Config::from_text(&text).unwrap();
     let settings = &config.kafka.settings;
     assert_eq!((&*settings["socket.keepalive.enable"], &*settings["queued.min.messages"], &*settings["client.rack"]), ("true", "7", "a"));
-    assert!(refusal("[kafka.settings]\n\"a.b\" = 1.5\n").starts_with("kafka.settings.a.b is a float"));
-    assert!(refusal("[kafka.settings]\n\"a.b\" = [1]\n").starts_with("kafka.settings.a.b is an array"));
+    assert!(refusal("[kafka.settings]\n\"a.b\" = 1.5\n").starts_with("kafka.settings.a.b = 1.5 is a float"));
+    assert!(refusal("[kafka.settings]\n\"a.b\" = [1]\n").starts_with("kafka.settings.a.b = [1] is an array"));
 }
 
 #[test]
@@ -263,14 +255,15 @@ fn a_first_start_is_earliest_latest_or_a_time() {
     assert_eq!(first("latest").unwrap(), Some(FirstStart::Latest));
     let at = receipted::protocol::time::UnixMillis(1_772_323_200_000);
     assert_eq!(first("2026-03-01T00:00:00Z").unwrap(), Some(FirstStart::At(at)));
-    assert!(first("yesterday").unwrap_err().to_string().starts_with("kafka.first_start is neither"));
+    assert!(first("yesterday").unwrap_err().to_string().starts_with("kafka.first_start = \"yesterday\" is not known"));
 }
 
 #[test]
 fn no_secret_is_printed_anywhere() {
     let text = format!(
-        "{MINIMAL}[kafka.settings]\n\"sasl.password\" = \"hunter2\"\n\"ssl.key.password\" = \"hunter2\"\n\"ssl.key.pem\" = \"hunter2\"\n\
-         \"sasl.oauthbearer.client.secret\" = \"hunter2\"\n\"client.rack\" = \"r1\"\n[app]\nurl = \"postgres://u:hunter2@db\"\n"
+        "{MINIMAL}[kafka.settings]\n\"security.protocol\" = \"SASL_SSL\"\n\"sasl.mechanism\" = \"PLAIN\"\n\"sasl.username\" = \"u\"\n\
+         \"sasl.password\" = \"hunter2\"\n\"ssl.key.password\" = \"hunter2\"\n\"sasl.oauthbearer.config\" = \"hunter2\"\n\
+         \"client.rack\" = \"r1\"\n[app]\nurl = \"postgres://u:hunter2@db\"\n"
     );
     let config = Config::from_text(&text).unwrap();
     let printed = format!("{config:?} {:?} {:?}", config.kafka, config.shown());
@@ -278,6 +271,11 @@ fn no_secret_is_printed_anywhere() {
     assert!(printed.contains("r1") && printed.contains("app.url"));
     let broken = Config::from_text("[kafka.settings]\n\"sasl.password\" = \"hunter2\n").unwrap_err();
     assert!(!broken.to_string().contains("hunter2") && !format!("{broken:?}").contains("hunter2"), "{broken:?}");
+    // Also where the client refuses one, which this build cannot use.
+    for name in ["ssl.key.pem", "sasl.oauthbearer.client.secret"] {
+        let text = format!("[kafka.settings]\nsecurity.protocol = \"SASL_SSL\"\n\"{name}\" = \"hunter2\"\n");
+        assert!(!refusal(&text).contains("hunter2"), "{name}");
+    }
     #[derive(serde::Deserialize, Debug)]
     struct App {
         #[allow(dead_code)]

@@ -40,7 +40,11 @@ pub(super) enum AppCommand {
     /// Run the app until SIGTERM or SIGINT. A second signal ends it at once.
     Run,
     /// Print what each operation declares: key, fingerprint, what becomes of an attempt in doubt, limits.
-    Routes,
+    Routes {
+        /// Everything that each declares, one below the other.
+        #[arg(long)]
+        details: bool,
+    },
     #[command(flatten)]
     Shared(SharedCommand),
 }
@@ -49,7 +53,11 @@ pub(super) enum AppCommand {
 #[derive(Debug, Subcommand)]
 pub(super) enum SharedCommand {
     /// Check the configuration, and print every key with its value and where it came from. Secrets are not shown.
-    CheckConfig,
+    CheckConfig {
+        /// Ask the cluster too: topics, partitions, sizes, retention, the session's bounds. Joins no group and changes nothing.
+        #[arg(long)]
+        against_brokers: bool,
+    },
     /// Look at operations, and settle the doubtful ones.
     #[command(subcommand)]
     Operations(OperationsCommand),

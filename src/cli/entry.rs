@@ -4,11 +4,12 @@ use super::{
     args::{AppCommand, Cli, Common, SharedCommand},
     check_config, operations,
     output::{Failure, end},
-    routes, serve, store,
+    routes::{self, Shape},
+    serve, store,
 };
 use crate::{
     config::Config,
-    handler::{App, BoxError},
+    handler::{App, BoxError, Declared},
     telemetry::log,
 };
 use clap::Parser;
@@ -38,8 +39,8 @@ pub fn main<S: Send + Sync + 'static>(app: App<S>, connect: impl AsyncFnOnce(&Co
     let Cli { common, command } = Cli::<AppCommand>::parse();
     let done = outside_a_runtime().and_then(|()| match command {
         AppCommand::Run => run(app, connect, &common),
-        AppCommand::Routes => routes::run(&app, common.output),
-        AppCommand::Shared(command) => shared(command, &common),
+        AppCommand::Routes { details } => routes::run(&app, if details { Shape::Details } else { Shape::Table }, common.output),
+        AppCommand::Shared(command) => shared(command, &common, || Ok(app.declared()?)),
     });
     end(done, common.output)
 }
@@ -48,13 +49,17 @@ pub fn main<S: Send + Sync + 'static>(app: App<S>, connect: impl AsyncFnOnce(&Co
 #[must_use]
 pub fn bare() -> ExitCode {
     let Cli { common, command } = Cli::<SharedCommand>::parse();
-    end(outside_a_runtime().and_then(|()| shared(command, &common)), common.output)
+    end(outside_a_runtime().and_then(|()| shared(command, &common, || Ok(Vec::new()))), common.output)
 }
 
-fn shared(command: SharedCommand, common: &Common) -> Result<(), Failure> {
+/// `declared` is asked only by what needs the app: an app that does not hold must not keep an operator from settling.
+fn shared(command: SharedCommand, common: &Common, declared: impl FnOnce() -> Result<Vec<Declared>, Failure>) -> Result<(), Failure> {
     let (config, output) = (common.config.as_deref(), common.output);
     match command {
-        SharedCommand::CheckConfig => check_config::run(config, output),
+        SharedCommand::CheckConfig { against_brokers: false } => check_config::run(config, output),
+        SharedCommand::CheckConfig { against_brokers: true } => {
+            small_runtime()?.block_on(check_config::against(config, &declared()?, output))
+        }
         SharedCommand::Operations(command) => small_runtime()?.block_on(operations::run(command, config, output)),
         SharedCommand::Store(command) => small_runtime()?.block_on(store::run(command, config, output)),
     }

@@ -49,7 +49,8 @@ pub enum Error {
         reason: String,
     },
     /// Correct or remove the key; `config/default.toml` lists every one.
-    #[error("unknown key {key} ({origin}){}", .nearest.as_ref().map(|key| format!("; did you mean {key}?")).unwrap_or_default())]
+    #[error("{key} is no key of receipted ({origin}): {}", .nearest.as_ref().map_or_else(
+        || "remove it, or write it under [app] if it is the team's own".into(), |key| format!("did you mean {key}?")))]
     UnknownKey {
         /// The key with its section.
         key: String,
@@ -59,19 +60,21 @@ pub enum Error {
         nearest: Option<String>,
     },
     /// Write the value as the expected type.
-    #[error("{key} is {found} and must be {expected} ({origin})")]
+    #[error("{key} = {value} is {found} ({origin}): write {expected}")]
     WrongType {
         /// The key with its section.
         key: String,
         /// Where it stands.
         origin: Origin,
+        /// The value; hidden where it may be secret.
+        value: String,
         /// What it is.
         found: &'static str,
-        /// What it must be.
+        /// What it must be, with how that is written.
         expected: &'static str,
     },
     /// Remove the setting; the reason says what to set instead, where there is something.
-    #[error("kafka setting {name} is not yours to set: {reason} ({origin})")]
+    #[error("kafka.settings.{name} is not yours to set ({origin}): remove it; {reason}")]
     Owned {
         /// The client's name of the setting.
         name: String,
@@ -88,15 +91,19 @@ pub enum Error {
         /// The variable that sets it.
         variable: String,
     },
-    /// Correct the value.
-    #[error("{key} {reason} ({origin})")]
+    /// Correct the value, or the other key that the reason names.
+    #[error("{key} = {value} {reason} ({origin}): {remedy}")]
     Invalid {
         /// The key with its section.
         key: String,
+        /// The value; hidden where it may be secret.
+        value: Box<str>,
         /// What is wrong.
-        reason: String,
+        reason: Box<str>,
         /// Where it stands.
         origin: Origin,
+        /// What to write instead.
+        remedy: Box<str>,
     },
     /// Give the variable a value of valid UTF-8.
     #[error("variable {name} is not valid UTF-8")]

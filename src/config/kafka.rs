@@ -1,5 +1,7 @@
 //! Owns the list of client settings that are receipted's own, with the reason why each is refused. All others pass through.
 
+use rdkafka::{ClientConfig, error::KafkaError};
+
 /// Names of client settings that are refused, and why. Where a key of ours does the same, the reason names it.
 pub const OWNED: &[(&str, &str)] = &[
     ("bootstrap.servers", "it is the key kafka.brokers"),
@@ -38,6 +40,23 @@ pub fn refused(name: &str, value: &str) -> Option<&'static str> {
         return (value != "classic").then_some(reason);
     }
     OWNED.iter().find(|(owned, _)| *owned == name).map(|(_, reason)| *reason)
+}
+
+/// Whether the client takes `name = value`.
+///
+/// # Errors
+/// The client's own words, without a value that may be secret.
+pub fn accepted(name: &str, value: &str) -> Result<(), String> {
+    if name.contains('\0') || value.contains('\0') {
+        return Err("holds a NUL character".into());
+    }
+    let words = match ClientConfig::new().set(name, value).create_native_config() {
+        Ok(_) => return Ok(()),
+        Err(KafkaError::ClientConfig(_, words, ..)) => words,
+        Err(other) => other.to_string(),
+    };
+    let quoted = is_secret(name) && words.contains(value);
+    Err(if quoted { "is refused by the client".into() } else { format!("is refused by the client: {words}") })
 }
 
 /// Whether the value of a client setting must not be shown.

@@ -1,7 +1,7 @@
 //! Owns the merge of defaults, file and variables, and the memory of where each value came from. It checks that a key is known and
 //! has the type of its default; what a value means is checked in `resolve`.
 
-use super::{DEFAULTS, Error, Origin, Raw};
+use super::{DEFAULTS, Error, Origin, Raw, shown};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -73,8 +73,20 @@ impl Layers {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
 
-    pub(super) fn invalid(&self, key: &str, reason: impl Into<String>) -> Error {
-        Error::Invalid { key: key.into(), reason: reason.into(), origin: self.origin(key) }
+    /// The value of `key` as it is written, hidden where it may be secret.
+    pub(super) fn written(&self, key: &str) -> String {
+        let inside = key.strip_prefix("kafka.settings.");
+        let settings = || self.merged.get("kafka")?.get("settings");
+        let value = match inside {
+            Some(name) => settings().and_then(|settings| settings.get(name)),
+            None => key.split_once('.').and_then(|(section, name)| self.merged.get(section)?.get(name)),
+        };
+        value.map_or_else(|| "\"\"".into(), |value| shown::value(key, value))
+    }
+
+    pub(super) fn invalid(&self, key: &str, reason: impl Into<String>, remedy: impl Into<String>) -> Error {
+        let (value, reason, remedy) = (self.written(key).into(), reason.into().into(), remedy.into().into());
+        Error::Invalid { key: key.into(), value, reason, origin: self.origin(key), remedy }
     }
 
     fn variable(&mut self, path: &str, text: String, origin: &Origin) -> Result<(), Error> {
@@ -140,7 +152,7 @@ fn merge(
                 }
             }
             (Some(like), value) if !free && !like.same_type(&value) => {
-                return Err(Error::WrongType { key, origin: origin.clone(), found: article(&value), expected: article(like) });
+                return Err(wrong_type(&key, &value, expected(like), origin));
             }
             (_, value) => {
                 into.insert(name, value);
@@ -155,7 +167,7 @@ fn merge(
 fn flatten_settings(layer: &mut Table, origin: &Origin) -> Result<(), Error> {
     let Some(settings) = layer.get_mut("kafka").and_then(|kafka| kafka.get_mut("settings")) else { return Ok(()) };
     let Value::Table(written) = settings else {
-        return Err(Error::WrongType { key: SETTINGS.into(), origin: origin.clone(), found: article(settings), expected: "a table" });
+        return Err(wrong_type(SETTINGS, settings, "a table: [kafka.settings]", origin));
     };
     let mut flat = Table::new();
     let mut open: Vec<(String, Value)> = std::mem::take(written).into_iter().collect();
@@ -170,8 +182,7 @@ fn flatten_settings(layer: &mut Table, origin: &Origin) -> Result<(), Error> {
             Value::Boolean(truth) => truth.to_string(),
             other => {
                 let key = format!("{SETTINGS}.{name}");
-                let expected = "a string, an integer or a boolean";
-                return Err(Error::WrongType { key, origin: origin.clone(), found: article(&other), expected });
+                return Err(wrong_type(&key, &other, "a string, an integer or a boolean", origin));
             }
         };
         flat.insert(name, Value::String(text));
@@ -182,14 +193,14 @@ fn flatten_settings(layer: &mut Table, origin: &Origin) -> Result<(), Error> {
 
 /// A variable's text as the type that the key has already.
 fn typed(key: &str, text: String, like: &Value, origin: &Origin) -> Result<Value, Error> {
-    let wrong = |expected| Error::WrongType { key: key.into(), origin: origin.clone(), found: "another text", expected };
-    match like {
-        Value::String(_) => Ok(Value::String(text)),
-        Value::Integer(_) => text.replace('_', "").parse().map(Value::Integer).map_err(|_| wrong("an integer")),
-        Value::Boolean(_) => text.parse().map(Value::Boolean).map_err(|_| wrong("true or false")),
-        Value::Float(_) => text.parse().map(Value::Float).map_err(|_| wrong("a number")),
-        _ => Ok(literal(text)),
-    }
+    let parsed = match like {
+        Value::String(_) => return Ok(Value::String(text)),
+        Value::Integer(_) => text.replace('_', "").parse().ok().map(Value::Integer),
+        Value::Boolean(_) => text.parse().ok().map(Value::Boolean),
+        Value::Float(_) => text.parse().ok().map(Value::Float),
+        _ => return Ok(literal(text)),
+    };
+    parsed.ok_or_else(|| wrong_type(key, &Value::String(text), expected(like), origin))
 }
 
 /// A variable's text for a key of the team that no file sets: a TOML value where it is one, else the text itself.
@@ -217,6 +228,24 @@ fn not_toml(error: &toml::de::Error, text: &str, origin: &Origin) -> Error {
     let start = error.span().map_or(0, |span| span.start.min(text.len()));
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
     Error::NotToml { origin: origin.clone(), line, reason: error.message().to_string() }
+}
+
+fn wrong_type(key: &str, value: &Value, expected: &'static str, origin: &Origin) -> Error {
+    let shown = if value.is_table() { "{ .. }".into() } else { shown::value(key, value) };
+    Error::WrongType { key: key.into(), origin: origin.clone(), value: shown, found: article(value), expected }
+}
+
+/// How a value of this type is written.
+fn expected(like: &Value) -> &'static str {
+    match like {
+        Value::String(_) => "a string, in quotes",
+        Value::Integer(_) => "an integer, without quotes and unit",
+        Value::Boolean(_) => "true or false, without quotes",
+        Value::Float(_) => "a number, without quotes",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "an array",
+        Value::Table(_) => "a table",
+    }
 }
 
 fn article(value: &Value) -> &'static str {

@@ -7,8 +7,10 @@ mod error;
 pub mod kafka;
 mod layers;
 mod raw;
+mod relations;
 mod resolve;
 mod shown;
+mod value;
 
 pub use crate::store::FileSystem;
 pub use error::{Error, Origin};
@@ -114,7 +116,7 @@ impl Config {
             app: raw.app,
             kafka,
         };
-        resolve::relations(&config, &layers)?;
+        relations::check(&config, &layers)?;
         config.show_resolved();
         Ok(config)
     }

@@ -1,21 +1,13 @@
 //! Owns the second stage: text becomes durations, addresses and limits, each checked once and named when it does not fit.
 
-use super::{Config, Error, kafka as client, layers::Layers, raw};
-use crate::{handler::RoutePlan, protocol::time::UnixMillis, store::FileSystem};
-use std::{
-    collections::BTreeMap,
-    fmt,
-    net::SocketAddr,
-    path::PathBuf,
-    time::{Duration, UNIX_EPOCH},
+use super::{
+    Error, kafka as client,
+    layers::Layers,
+    raw, relations,
+    value::{COUNT_MAX, brokers, count, directory, duration, first_start, group, listen, log_filter, member, required, size, topic, word},
 };
-
-/// Bytes of a Kafka topic or group name, at most.
-const NAME_BYTES_MAX: usize = 249;
-/// The largest count or size that a key takes.
-const COUNT_MAX: i64 = 1 << 50;
-/// The longest duration that a key takes.
-const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+use crate::{handler::RoutePlan, protocol::time::UnixMillis, store::FileSystem};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Where to start when nothing is known of a partition that has records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,12 +202,14 @@ pub(super) fn kafka(raw: &raw::Kafka, layers: &Layers) -> Result<Kafka, Error> {
     }
     required("kafka.brokers", &raw.brokers)?;
     required("kafka.group", &raw.group)?;
-    name("kafka.group", &raw.group, layers)?;
+    brokers("kafka.brokers", &raw.brokers, layers)?;
+    group("kafka.group", &raw.group, layers)?;
+    relations::client(&raw.settings, layers)?;
     Ok(Kafka {
         brokers: raw.brokers.clone(),
         group: raw.group.clone(),
-        first_start: first_start(&raw.first_start, layers)?,
-        group_instance_id: Some(raw.group_instance_id.clone()).filter(|id| !id.is_empty()),
+        first_start: first_start("kafka.first_start", &raw.first_start, layers)?,
+        group_instance_id: member("kafka.group_instance_id", &raw.group_instance_id, layers)?,
         session_timeout: duration("kafka.session_timeout", &raw.session_timeout, layers)?,
         heartbeat_interval: duration("kafka.heartbeat_interval", &raw.heartbeat_interval, layers)?,
         poll_interval_max: duration("kafka.poll_interval_max", &raw.poll_interval_max, layers)?,
@@ -224,19 +218,13 @@ pub(super) fn kafka(raw: &raw::Kafka, layers: &Layers) -> Result<Kafka, Error> {
 }
 
 pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
-    if raw.directory.is_empty() {
-        return Err(layers.invalid("store.directory", "is empty"));
-    }
     let bytes = |key: &str, value, min| count(key, value, min, COUNT_MAX, layers);
-    let file_system = match raw.file_system.as_str() {
-        "local" => FileSystem::Local,
-        "any" => FileSystem::Any,
-        _ => return Err(layers.invalid("store.file_system", "is neither \"local\" nor \"any\"")),
-    };
+    let file_systems = [("local", FileSystem::Local), ("any", FileSystem::Any)];
+    let file_system = word("store.file_system", &raw.file_system, &file_systems, layers)?;
     Ok(Store {
-        directory: PathBuf::from(&raw.directory),
+        directory: directory("store.directory", &raw.directory, layers)?,
         file_system,
-        known_bytes_max: usize::try_from(bytes("store.known_bytes_max", raw.known_bytes_max, 1 << 16)?).unwrap_or(usize::MAX),
+        known_bytes_max: size("store.known_bytes_max", raw.known_bytes_max, (1 << 16, COUNT_MAX), layers)?,
         cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,
         parked_bytes_max: bytes("store.parked_bytes_max", raw.parked_bytes_max, 0)?,
         park_record_bytes_max: count("store.park_record_bytes_max", raw.park_record_bytes_max, 1, 1_000_000_000, layers)?,
@@ -246,15 +234,14 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
 }
 
 pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error> {
-    let number = |key: &str, value, max| count(key, value, 1, max, layers).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let number = |key: &str, value, max| size(key, value, (1, max), layers);
     let permits = number("runner.permits", raw.permits, 1_000_000)?;
-    let threads = count("runner.worker_threads", raw.worker_threads, 0, 1024, layers)?;
-    let tenant = count("runner.tenant_permits_max", raw.tenant_permits_max, 0, 1_000_000, layers)?;
-    let tenant = usize::try_from(tenant).unwrap_or(usize::MAX);
+    let threads = size("runner.worker_threads", raw.worker_threads, (0, 1024), layers)?;
+    let tenant = size("runner.tenant_permits_max", raw.tenant_permits_max, (0, 1_000_000), layers)?;
     Ok(Runner {
         permits,
-        worker_threads: usize::try_from(threads).ok().filter(|threads| *threads > 0),
-        tenant_permits_max: (tenant > 0).then_some(tenant.min(permits)),
+        worker_threads: Some(threads).filter(|threads| *threads > 0),
+        tenant_permits_max: Some(tenant).filter(|tenant| *tenant > 0),
         reply_attempts_max: u32::try_from(count("runner.reply_attempts_max", raw.reply_attempts_max, 1, 1000, layers)?).unwrap_or(1),
         reply_time_limit: duration("runner.reply_time_limit", &raw.reply_time_limit, layers)?,
         partition_records_max: number("runner.partition_records_max", raw.partition_records_max, 10_000_000)?,
@@ -268,9 +255,8 @@ pub(super) fn runner(raw: &raw::Runner, layers: &Layers) -> Result<Runner, Error
 }
 
 pub(super) fn reconcile(raw: &raw::Reconcile, layers: &Layers) -> Result<Reconcile, Error> {
-    let lookups = count("reconcile.lookups_max", raw.lookups_max, 1, 100_000, layers)?;
     Ok(Reconcile {
-        lookups_max: usize::try_from(lookups).unwrap_or(usize::MAX),
+        lookups_max: size("reconcile.lookups_max", raw.lookups_max, (1, 100_000), layers)?,
         lookup_time_limit: duration("reconcile.lookup_time_limit", &raw.lookup_time_limit, layers)?,
         again_first: duration("reconcile.again_first", &raw.again_first, layers)?,
         again_max: duration("reconcile.again_max", &raw.again_max, layers)?,
@@ -278,86 +264,19 @@ pub(super) fn reconcile(raw: &raw::Reconcile, layers: &Layers) -> Result<Reconci
 }
 
 pub(super) fn dead_letter(raw: &raw::DeadLetter, group: &str, layers: &Layers) -> Result<DeadLetter, Error> {
-    let topic = if raw.topic.is_empty() { format!("{group}.dead-letters") } else { raw.topic.clone() };
-    name("dead_letter.topic", &topic, layers)?;
+    let name = if raw.topic.is_empty() { format!("{group}.dead-letters") } else { raw.topic.clone() };
+    topic("dead_letter.topic", &name, layers)?;
     Ok(DeadLetter {
-        topic,
+        topic: name,
         include_error_text: raw.include_error_text,
         acknowledge_within: duration("dead_letter.acknowledge_within", &raw.acknowledge_within, layers)?,
     })
 }
 
 pub(super) fn telemetry(raw: &raw::Telemetry, layers: &Layers) -> Result<Telemetry, Error> {
-    let listen = match raw.listen.as_str() {
-        "off" => None,
-        address => Some(address.parse().map_err(|_| layers.invalid("telemetry.listen", "is neither \"address:port\" nor \"off\""))?),
-    };
-    let log_format = match raw.log_format.as_str() {
-        "text" => LogFormat::Text,
-        "json" => LogFormat::Json,
-        _ => return Err(layers.invalid("telemetry.log_format", "is neither \"text\" nor \"json\"")),
-    };
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let log_format = word("telemetry.log_format", &raw.log_format, &formats, layers)?;
+    let listen = listen("telemetry.listen", &raw.listen, layers)?;
+    log_filter("telemetry.log_filter", &raw.log_filter, layers)?;
     Ok(Telemetry { listen, log_format, log_filter: raw.log_filter.clone() })
-}
-
-/// What one key demands of another.
-pub(super) fn relations(config: &Config, layers: &Layers) -> Result<(), Error> {
-    if config.runner.drain_budget > config.kafka.poll_interval_max / 2 {
-        return Err(
-            layers.invalid("runner.drain_budget", "is more than half of kafka.poll_interval_max: a drain would lose the partitions")
-        );
-    }
-    if config.kafka.heartbeat_interval * 3 > config.kafka.session_timeout {
-        return Err(layers.invalid("kafka.heartbeat_interval", "is more than a third of kafka.session_timeout"));
-    }
-    if config.kafka.session_timeout > config.kafka.poll_interval_max {
-        return Err(layers.invalid("kafka.session_timeout", "is more than kafka.poll_interval_max"));
-    }
-    Ok(())
-}
-
-fn first_start(text: &str, layers: &Layers) -> Result<Option<FirstStart>, Error> {
-    let wrong =
-        || layers.invalid("kafka.first_start", "is neither \"earliest\", \"latest\" nor a time in UTC such as \"2026-03-01T00:00:00Z\"");
-    Ok(match text {
-        "" => None,
-        "earliest" => Some(FirstStart::Earliest),
-        "latest" => Some(FirstStart::Latest),
-        time => {
-            let since = humantime::parse_rfc3339(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).ok_or_else(wrong)?;
-            Some(FirstStart::At(UnixMillis(i64::try_from(since.as_millis()).map_err(|_| wrong())?)))
-        }
-    })
-}
-
-fn required(key: &'static str, value: &str) -> Result<(), Error> {
-    if value.trim().is_empty() {
-        let variable = format!("RECEIPTED__{}", key.to_ascii_uppercase().replace('.', "__"));
-        return Err(Error::Missing { key, variable });
-    }
-    Ok(())
-}
-
-fn name(key: &str, name: &str, layers: &Layers) -> Result<(), Error> {
-    if name.len() > NAME_BYTES_MAX {
-        return Err(layers.invalid(key, format!("has {} bytes, more than {NAME_BYTES_MAX}", name.len())));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(layers.invalid(key, "holds a control character"));
-    }
-    Ok(())
-}
-
-fn duration(key: &str, text: &str, layers: &Layers) -> Result<Duration, Error> {
-    let parsed =
-        humantime::parse_duration(text).map_err(|error| layers.invalid(key, format!("is no duration such as \"30s\": {error}")))?;
-    if parsed.as_millis() == 0 || parsed > DURATION_MAX {
-        return Err(layers.invalid(key, "must lie between 1ms and 24h"));
-    }
-    Ok(parsed)
-}
-
-fn count(key: &str, value: i64, min: i64, max: i64, layers: &Layers) -> Result<u64, Error> {
-    let fits = Some(value).filter(|value| (min..=max).contains(value)).and_then(|value| u64::try_from(value).ok());
-    fits.ok_or_else(|| layers.invalid(key, format!("must lie between {min} and {max}")))
 }

@@ -31,8 +31,13 @@ fn walk(table: &Table, path: &str, layers: &Layers, shown: &mut Vec<Shown>) {
             walk(below, &key, layers, shown);
             continue;
         }
-        let secret = key.starts_with("app.") || key.strip_prefix("kafka.settings.").is_some_and(kafka::is_secret);
-        let value = if secret { HIDDEN.into() } else { value.to_string() };
+        let value = self::value(&key, value);
         shown.push(Shown { origin: layers.origin(&key), key, value });
     }
+}
+
+/// A value as TOML, hidden where it may be secret.
+pub(super) fn value(key: &str, value: &Value) -> String {
+    let secret = key.starts_with("app.") || key.strip_prefix("kafka.settings.").is_some_and(kafka::is_secret);
+    if secret { HIDDEN.into() } else { value.to_string() }
 }

@@ -17,13 +17,14 @@ use std::sync::Arc;
 pub(super) fn build<S: Send + Sync + 'static>(app: &App<S>, state: S) -> Result<Routes, Error> {
     let (topics, found) = checked(app)?;
     let state = Arc::new(state);
-    let operations = found.iter().map(|found| found.plan(&state)).collect();
+    let operations = found.iter().map(|found| found.plan(&topics, &state)).collect();
     Ok(Routes::new(topics, operations))
 }
 
 /// What every operation of the app declares; its state is not needed for that.
 pub(super) fn declared<S: Send + Sync + 'static>(app: &App<S>) -> Result<Vec<Declared>, Error> {
-    Ok(checked(app)?.1.iter().map(Found::declared).collect())
+    let (topics, found) = checked(app)?;
+    Ok(found.iter().map(|found| found.declared(&topics)).collect())
 }
 
 fn checked<S: Send + Sync + 'static>(app: &App<S>) -> Result<(Vec<Topic>, Vec<Found<S>>), Error> {
@@ -151,8 +152,9 @@ impl<S: Send + Sync + 'static> Found<S> {
         equal.into_iter().find(|(equal, _)| !equal).map(|(_, what)| what)
     }
 
-    fn declared(&self) -> Declared {
+    fn declared(&self, topics: &[Topic]) -> Declared {
         let declared = &self.declared;
+        let lanes = |name: &String| topics.iter().find(|topic| topic.name == *name).map(|topic| topic.lanes).unwrap_or_default();
         Declared {
             name: declared.name,
             policy: self.policy.clone(),
@@ -160,21 +162,22 @@ impl<S: Send + Sync + 'static> Found<S> {
             topics: self.topics.clone(),
             tenant: declared.tenant.clone(),
             id: declared.id.iter().map(ToString::to_string).collect(),
-            parameters: declared.parameters.to_string(),
+            lanes: self.topics.iter().map(lanes).collect(),
+            fingerprint: declared.parameters.to_string(),
             formerly: declared.options.formerly.clone(),
             passes_key: declared.passes_key,
             replies: declared.options.reply.is_some(),
         }
     }
 
-    fn plan(&self, state: &Arc<S>) -> RoutePlan {
+    fn plan(&self, topics: &[Topic], state: &Arc<S>) -> RoutePlan {
         let (declared, state) = (self.declared.clone(), state.clone());
         let answer_bytes_max = declared.options.answer_bytes_max;
         RoutePlan {
             name: declared.name,
             policy: self.policy.clone(),
             answer_bytes_max,
-            declared: self.declared(),
+            declared: self.declared(topics),
             look_up: look_up(&declared, &state),
             reply: reply(&declared, &state),
             handler: Box::new(move |delivery| (declared.handler)(delivery, &state, answer_bytes_max)),

@@ -11,7 +11,10 @@ use super::{
     record::Invalid,
     reply::{Replied, Reply},
 };
-use crate::protocol::{outcome::Outcome, policy::Policy};
+use crate::protocol::{
+    outcome::Outcome,
+    policy::{Lanes, Policy},
+};
 use std::fmt;
 
 pub(super) type Erased<T> = Box<dyn Fn(&Delivery) -> Result<BoxFuture<T>, Invalid> + Send + Sync>;
@@ -41,11 +44,18 @@ pub struct Declared {
     pub policy: Policy,
     /// The topics that carry it.
     pub topics: Vec<String>,
-    pub(super) answer_bytes_max: usize,
-    pub(super) tenant: Part,
-    pub(super) id: Vec<String>,
-    pub(super) parameters: String,
-    pub(super) formerly: Vec<&'static str>,
+    /// In which order each of these is handled.
+    pub lanes: Vec<Lanes>,
+    /// Where the tenant comes from.
+    pub tenant: Part,
+    /// Where each part of the id comes from.
+    pub id: Vec<String>,
+    /// What must not change.
+    pub fingerprint: String,
+    /// Older names that it is looked up under.
+    pub formerly: Vec<&'static str>,
+    /// Bytes of JSON of an answer that are kept.
+    pub answer_bytes_max: usize,
     pub(super) passes_key: PassesKey,
     pub(super) replies: bool,
 }
@@ -127,14 +137,41 @@ impl fmt::Display for RoutePlan {
     }
 }
 
+impl Declared {
+    /// What becomes of the same key with other parameters.
+    #[must_use]
+    pub fn on_conflict(&self) -> &'static str {
+        conflict(&self.policy)
+    }
+
+    /// What becomes of a repeat whose receipt is gone.
+    #[must_use]
+    pub fn on_expired(&self) -> &'static str {
+        expired(&self.policy)
+    }
+
+    /// Whether its handler gets the key that a destination deduplicates by.
+    #[must_use]
+    pub fn takes_provider_key(&self) -> bool {
+        self.passes_key == PassesKey::Can
+    }
+
+    /// Whether answers are handed on by a reply hook.
+    #[must_use]
+    pub fn replies(&self) -> bool {
+        self.replies
+    }
+}
+
 impl fmt::Display for Declared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (about, policy) = (self, &self.policy);
         writeln!(f, "{}", self.name)?;
-        writeln!(f, "  topics       {}", about.topics.join(", "))?;
+        let topics = about.topics.iter().zip(&about.lanes).map(|(topic, lanes)| format!("{topic} ({})", lanes.label()));
+        writeln!(f, "  topics       {}", topics.collect::<Vec<_>>().join(", "))?;
         writeln!(f, "  tenant       {}", about.tenant)?;
         writeln!(f, "  id           {}", about.id.join(", "))?;
-        writeln!(f, "  fingerprint  {}", about.parameters)?;
+        writeln!(f, "  fingerprint  {}", about.fingerprint)?;
         if !about.formerly.is_empty() {
             writeln!(f, "  formerly     {}", about.formerly.join(", "))?;
         }

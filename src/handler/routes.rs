@@ -31,7 +31,7 @@ pub struct Routes {
 
 pub(super) struct Topic {
     pub(super) name: String,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     node: Node,
     /// The fields that the record's name and parameters are made of, where they are nothing but fields.
     named_by: Option<Arc<Pointers>>,

@@ -99,6 +99,18 @@ pub enum Lanes {
     Unordered,
 }
 
+impl Lanes {
+    /// In words.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Key => "in order of each record key",
+            Self::Partition => "in order of the partition",
+            Self::Unordered => "in no order",
+        }
+    }
+}
+
 /// The waits between attempts that certainly had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackOff {

@@ -18,6 +18,14 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// Name another topic for dead letters, or take the route out.
+    #[error(
+        "topic {topic:?} is read by the app and is its dead-letter topic: each dead letter would come in again; name another as dead_letter.topic, or take the route out"
+    )]
+    Loop {
+        /// The topic.
+        topic: String,
+    },
     /// Check `kafka.brokers`, the network and the security settings.
     #[error("no answer from the brokers at {brokers}; check kafka.brokers, the network and the security settings")]
     Unreachable {
@@ -92,6 +100,7 @@ impl Error {
             Self::Store(store::Error::Io { .. } | store::Error::Stopped { .. } | store::Error::Corrupt { .. }) => 74,
             Self::Store(_)
             | Self::Owned { .. }
+            | Self::Loop { .. }
             | Self::NoTopic { .. }
             | Self::OtherMember { .. }
             | Self::NotAlone { .. }

@@ -24,12 +24,14 @@ mod perform;
 mod producer;
 mod settings;
 mod spare;
+mod survey;
 
 pub use committed::committed;
 pub use error::Error;
 pub use health::Health;
 pub use operator::{Operator, Operators};
 pub use settings::{ErrorText, FirstStart, Settings};
+pub use survey::{Found, Verdict, survey};
 
 use self::{
     consumer::ConsumerThread,
@@ -77,10 +79,10 @@ impl Runner {
     /// The caller closes the store.
     ///
     /// # Errors
-    /// Before it touches the broker, when a client setting is receipted's own. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
+    /// Before it touches the broker, when a client setting is receipted's own or the app reads its own dead letters. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
     /// Receipts are durable all the same, and a restart goes on from there.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
-        self.settings.check()?;
+        self.settings.check(self.routes.topics().map(|(topic, _)| topic))?;
         let (settings, store) = (self.settings.clone(), self.store.clone());
         let (commands, received) = std::sync::mpsc::channel();
         let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);

@@ -146,8 +146,12 @@ impl Settings {
         client
     }
 
-    /// Refuses client settings that are receipted's own, by the configuration's list and with its reasons.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    /// Refuses client settings that are receipted's own, by the configuration's list and with its reasons, and an app that would read
+    /// its own dead letters.
+    pub(super) fn check<'a>(&self, mut topics: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        if topics.any(|topic| topic == self.dead_letter_topic) {
+            return Err(Error::Loop { topic: self.dead_letter_topic.clone() });
+        }
         let refused = |(name, value): (&String, &String)| kafka::refused(name, value).map(|reason| (name.clone(), reason));
         match self.client.iter().find_map(refused) {
             Some((name, reason)) => Err(Error::Owned { name, reason }),
