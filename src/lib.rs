@@ -185,6 +185,11 @@ pub use config::Config;
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+/// Those of the page about tests.
+#[cfg(all(doctest, feature = "kafka"))]
+#[doc = include_str!("../docs/TESTING.md")]
+pub struct TestingPage;
+
 /// Those of the page about handlers.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/HANDLERS.md")]

@@ -1,5 +1,13 @@
-//! An app without a broker or a store: one record through its key, its arguments and its handler. Owns no rule: nothing is remembered
-//! between two records, so every delivery is the first attempt of its operation.
+//! Owns what teams test with: records, one of them through its key, its arguments and its handler ([`deliver`]: nothing is remembered
+//! between two, so every delivery is the first attempt of its operation); a [`Destination`] with a script; and, where there is a
+//! runtime, the whole app with its store and its log in memory ([`Rehearsal`]). It owns no rule.
+//!
+
+mod destination;
+
+#[cfg(feature = "kafka")]
+pub use crate::runner::rehearsal::{self, DeadLetter, Rehearsal};
+pub use destination::{Answers, Booked, Destination, Effect, Fault};
 
 use crate::{
     handler::{AttemptInfo, BoxFuture, Delivery, Identified, Identity, Invalid, Looked, Operation, Record, RoutePlan, Routes},
@@ -73,6 +81,12 @@ impl RecordBuilder {
     #[must_use]
     pub fn build_for(self, routes: &Routes, topic: &str) -> Arc<Record> {
         Arc::new(routes.record(topic, Arc::new(self.0)))
+    }
+}
+
+impl From<RecordBuilder> for Payload {
+    fn from(record: RecordBuilder) -> Self {
+        record.0
     }
 }
 

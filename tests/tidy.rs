@@ -21,11 +21,11 @@ const LONG_FUNCTION_ONE_IN: usize = 50;
 const LEVELS: &[&[&str]] = &[
     &["protocol"],
     &["store", "handler"],
-    &["testing", "config", "admin::command"],
+    &["config", "admin::command"],
     &["telemetry"],
     &["dead_letter", "reconcile"],
     &["runner"],
-    &["handover"],
+    &["handover", "testing"],
     &["admin"],
     &["cli"],
     &["main"],

@@ -50,6 +50,8 @@ pub(super) struct Parts {
     pub(super) commands: Commands,
     pub(super) credits: Credits,
     pub(super) intake: Arc<Intake>,
+    pub(super) producer: Producer,
+    pub(super) clock: Clock,
 }
 
 /// A revoke hook that waits.
@@ -101,13 +103,13 @@ impl Engine {
             PreviousStop::First | PreviousStop::Clean => BTreeSet::new(),
         };
         let machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
-        let producer = Producer::new(&parts.settings, &identity.store_id)?;
+        let (producer, clock) = (parts.producer.clone(), parts.clock.clone());
         let tasks = Tasks::new(parts.inbox.clone(), parts.routes.clone(), parts.store.clone(), producer, &parts.settings);
         observe::begin(&parts.routes);
         Ok(Self {
             machine,
             parts,
-            clock: Clock::start(),
+            clock,
             tasks,
             operators: Pending::default(),
             here: BTreeMap::new(),
@@ -317,7 +319,7 @@ impl Engine {
     }
 
     fn next_wake(&self) -> Instant {
-        let timer = self.machine.next_timer().map(|at: Monotonic| Instant::from_std(self.clock.instant(at)));
+        let timer = self.machine.next_timer().map(|at: Monotonic| self.clock.instant(at));
         let ending = self.ending.as_ref().map(|ending| ending.deadline);
         #[allow(clippy::disallowed_methods, reason = "a bound for the wait")]
         let latest = Instant::now() + Duration::from_secs(1);

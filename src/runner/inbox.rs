@@ -14,7 +14,7 @@ use crate::{
     store::{Appended, Partition},
 };
 use std::{sync::mpsc, thread::Thread};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 /// What the engine is told. Unbounded by type, bounded by construction: records by the partitions' bounds, the rest by permits,
 /// by what was asked for, and by the operator socket's own limit.
@@ -74,25 +74,30 @@ pub(super) enum Command {
     Close,
 }
 
-/// The consumer thread's ear: a command wakes it.
-pub(super) struct Commands {
-    sender: mpsc::Sender<Command>,
-    thread: Thread,
+/// The consumer's ear: a command wakes it.
+pub(super) enum Commands {
+    /// A thread that owns a client.
+    Thread(mpsc::Sender<Command>, Thread),
+    /// A task that stands in for it.
+    Task(UnboundedSender<Command>),
 }
 
 impl Commands {
-    pub(super) fn new(sender: mpsc::Sender<Command>, thread: Thread) -> Self {
-        Self { sender, thread }
-    }
-
     /// There is credit again.
     pub(super) fn wake(&self) {
-        self.thread.unpark();
+        if let Self::Thread(_, thread) = self {
+            thread.unpark();
+        }
     }
 
-    /// Tells the consumer thread. When it is gone, its end is in the inbox already.
+    /// Tells the consumer. When it is gone, its end is in the inbox already.
     pub(super) fn tell(&self, command: Command) {
-        drop(self.sender.send(command));
-        self.thread.unpark();
+        match self {
+            Self::Thread(sender, thread) => {
+                drop(sender.send(command));
+                thread.unpark();
+            }
+            Self::Task(sender) => drop(sender.send(command)),
+        }
     }
 }

@@ -22,6 +22,7 @@ mod observe;
 mod operator;
 mod perform;
 mod producer;
+pub mod rehearsal;
 mod settings;
 mod spare;
 mod survey;
@@ -34,12 +35,14 @@ pub use settings::{ErrorText, FirstStart, Settings};
 pub use survey::{Found, Verdict, survey};
 
 use self::{
+    clock::Clock,
     consumer::ConsumerThread,
     context::Context,
     credit::Credits,
     engine::{Ended, Engine},
     inbox::Inbox,
     intake::Intake,
+    producer::Producer,
 };
 use crate::{handler::Routes, store::ReceiptStore};
 use std::{sync::Arc, thread};
@@ -95,13 +98,16 @@ impl Runner {
             drop(thread_inbox.send(Inbox::Stopped(ended)));
         });
         let consumer = spawned.map_err(|source| Error::Client { detail: format!("consumer thread: {source}") })?.thread().clone();
+        let producer = Producer::new(&self.settings, &self.store.identity().store_id)?;
         let parts = engine::Parts {
+            producer,
+            clock: Clock::start(),
             settings: self.settings,
             routes: self.routes,
             store: self.store,
             health: self.health,
             inbox: self.inbox,
-            commands: inbox::Commands::new(commands, consumer),
+            commands: inbox::Commands::Thread(commands, consumer),
             credits,
             intake,
         };

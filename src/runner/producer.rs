@@ -14,7 +14,10 @@ use rdkafka::{
     message::{Header, OwnedHeaders},
     producer::{FutureProducer, FutureRecord},
 };
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// What each of our headers begins with.
 const HEADER_PREFIX: &str = "x-receipted-";
@@ -24,9 +27,10 @@ const QUEUE_WAIT: Duration = Duration::from_secs(5);
 /// A dead letter, ready to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct Letter {
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-    headers: OwnedHeaders,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    /// The record's own, then ours.
+    pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
 /// What a dead letter says of its operation.
@@ -55,9 +59,16 @@ impl About {
 
 #[derive(Clone)]
 pub(super) struct Producer {
-    producer: FutureProducer<Voice>,
-    topic: String,
+    way: Way,
     error_text: ErrorText,
+}
+
+/// Where dead letters go.
+#[derive(Clone)]
+enum Way {
+    Topic(FutureProducer<Voice>, String),
+    /// A list, for tests.
+    Kept(Arc<Mutex<Vec<Letter>>>),
 }
 
 impl Producer {
@@ -65,17 +76,22 @@ impl Producer {
         let voice = Voice::new("dead-letter producer", &settings.brokers);
         let producer = FutureProducer::from_config_and_context(&settings.producer(store_id), voice);
         let producer = producer.map_err(|source| Error::broker("start a producer", &source))?;
-        Ok(Self { producer, topic: settings.dead_letter_topic.clone(), error_text: settings.error_text })
+        Ok(Self { way: Way::Topic(producer, settings.dead_letter_topic.clone()), error_text: settings.error_text })
+    }
+
+    /// One that keeps what it is given.
+    pub(super) fn keeping(letters: Arc<Mutex<Vec<Letter>>>, error_text: ErrorText) -> Self {
+        Self { way: Way::Kept(letters), error_text }
     }
 
     /// Makes a dead letter of a record. Header names that are not UTF-8 cannot be written by this client: those headers are kept as
     /// hexadecimal pairs under `x-receipted-raw-headers`.
     pub(super) fn letter(&self, slot: &Slot, reason: DeadLetterReason, detail: &str, payload: &Payload, about: Option<&About>) -> Letter {
-        let mut headers = OwnedHeaders::new_with_capacity(payload.headers.len() + 10);
+        let mut headers = Vec::with_capacity(payload.headers.len() + 10);
         let mut raw = Vec::new();
         for (name, value) in &payload.headers {
             match std::str::from_utf8(name) {
-                Ok(key) => headers = headers.insert(Header { key, value: value.as_ref() }),
+                Ok(key) => headers.push((key.to_string(), value.clone())),
                 Err(_) => raw.push(format!("{}={}", hex(name), value.as_deref().map(hex).unwrap_or_default())),
             }
         }
@@ -99,17 +115,23 @@ impl Producer {
         if !raw.is_empty() {
             ours.push(("raw-headers", raw.join(",")));
         }
-        for (name, value) in ours {
-            headers = headers.insert(Header { key: &format!("{HEADER_PREFIX}{name}"), value: Some(&value) });
-        }
+        headers.extend(ours.into_iter().map(|(name, value)| (format!("{HEADER_PREFIX}{name}"), Some(value.into_bytes()))));
         Letter { key: payload.key.clone(), value: payload.value.clone(), headers }
     }
 
     /// Sends a dead letter, and says when it is acknowledged or why it is not.
     pub(super) fn send(&self, letter: Letter, done: impl FnOnce(Result<(), String>) + Send + 'static) {
-        let (producer, topic) = (self.producer.clone(), self.topic.clone());
+        let (producer, topic) = match &self.way {
+            Way::Topic(producer, topic) => (producer.clone(), topic.clone()),
+            Way::Kept(letters) => {
+                letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+                return done(Ok(()));
+            }
+        };
         tokio::spawn(async move {
-            let mut record: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&topic).headers(letter.headers);
+            let add = |all: OwnedHeaders, (key, value): &(String, Option<Vec<u8>>)| all.insert(Header { key, value: value.as_ref() });
+            let headers = letter.headers.iter().fold(OwnedHeaders::new_with_capacity(letter.headers.len()), add);
+            let mut record: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&topic).headers(headers);
             record.key = letter.key.as_deref();
             record.payload = letter.value.as_deref();
             let sent = producer.send(record, QUEUE_WAIT).await;

@@ -1,0 +1,170 @@
+//! Owns the log in memory, and what stands in for the consumer thread: committed offsets, dead letters.
+
+use super::{
+    super::{
+        inbox::{Command, Inbox},
+        producer::Letter,
+    },
+    Error,
+};
+use crate::{
+    protocol::{machine::Assignment, note::Slot, park::Payload},
+    store::Partition,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender},
+};
+
+/// A record that went to the dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The record's own key.
+    pub key: Option<Vec<u8>>,
+    /// The record's own value.
+    pub value: Option<Vec<u8>>,
+    /// Its headers, then ours under `x-receipted-…`.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl DeadLetter {
+    /// The value of the first header with this name, as text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<String> {
+        let value = self.headers.iter().find(|(own, _)| own == name)?.1.as_ref()?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
+}
+
+/// Every topic, and the dead letters.
+#[derive(Default)]
+pub(super) struct Log {
+    topics: BTreeMap<String, Topic>,
+    letters: Arc<Mutex<Vec<Letter>>>,
+}
+
+/// One topic of one partition.
+#[derive(Default)]
+pub(super) struct Topic {
+    records: Vec<Arc<Payload>>,
+    pub(super) committed: Option<i64>,
+    /// The first record that this start has not seen.
+    next: i64,
+    assignment: Option<Assignment>,
+}
+
+/// What a start has not seen of a topic.
+pub(super) struct Fresh {
+    pub(super) topic: String,
+    pub(super) assignment: Assignment,
+    pub(super) batch: Vec<(i64, Arc<Payload>)>,
+}
+
+impl Topic {
+    pub(super) fn end(&self) -> i64 {
+        i64::try_from(self.records.len()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn begin(&mut self, assignment: Assignment, start: i64) {
+        (self.assignment, self.next) = (Some(assignment), start);
+    }
+}
+
+pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    /// The topic, which the app reads.
+    pub(super) fn topic(&mut self, name: &str) -> &mut Topic {
+        self.topics.entry(name.into()).or_default()
+    }
+
+    fn known(&mut self, name: &str) -> Result<&mut Topic, Error> {
+        self.topics.get_mut(name).ok_or_else(|| Error::NoTopic { topic: name.into() })
+    }
+
+    pub(super) fn append(&mut self, name: &str, record: Arc<Payload>) -> Result<Slot, Error> {
+        let topic = self.known(name)?;
+        let slot = Slot { topic: name.into(), partition: 0, offset: topic.end() };
+        topic.records.push(record);
+        Ok(slot)
+    }
+
+    pub(super) fn rewind(&mut self, name: &str, offset: i64) -> Result<(), Error> {
+        self.known(name)?.committed = Some(offset);
+        Ok(())
+    }
+
+    /// What no start or not this one has seen, by topic.
+    pub(super) fn take_fresh(&mut self) -> Vec<Fresh> {
+        let mut fresh = Vec::new();
+        for (name, topic) in &mut self.topics {
+            let Some(assignment) = topic.assignment else { continue };
+            let from = usize::try_from(topic.next).unwrap_or(usize::MAX);
+            let batch: Vec<_> = (topic.next..).zip(topic.records.iter().skip(from).cloned()).collect();
+            topic.next = topic.end();
+            if !batch.is_empty() {
+                fresh.push(Fresh { topic: name.clone(), assignment, batch });
+            }
+        }
+        fresh
+    }
+
+    /// A topic whose end is not committed, with its offset and its end.
+    pub(super) fn first_incomplete(&self) -> Option<(String, i64, i64)> {
+        let behind = |topic: &&Topic| topic.committed.unwrap_or(0) < topic.end();
+        let (name, topic) = self.topics.iter().find(|(_, topic)| behind(topic))?;
+        Some((name.clone(), topic.committed.unwrap_or(0), topic.end()))
+    }
+
+    pub(super) fn letters(&self) -> Arc<Mutex<Vec<Letter>>> {
+        self.letters.clone()
+    }
+
+    pub(super) fn dead_letters(&self) -> Vec<DeadLetter> {
+        let letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        letters.iter().cloned().map(|Letter { key, value, headers }| DeadLetter { key, value, headers }).collect()
+    }
+
+    /// Takes a commit of this assignment, and names its place.
+    fn commit(&mut self, assignment: Assignment, offset: i64) -> Option<Slot> {
+        let (name, topic) = self.topics.iter_mut().find(|(_, topic)| topic.assignment == Some(assignment))?;
+        topic.committed = Some(offset);
+        Some(Partition { topic: name.as_str().into(), number: 0 }.slot(offset))
+    }
+}
+
+/// Stands in for the consumer thread.
+pub(super) struct Consumer {
+    pub(super) log: Arc<Mutex<Log>>,
+    pub(super) moved: Arc<Notify>,
+    pub(super) inbox: UnboundedSender<Inbox>,
+}
+
+impl Consumer {
+    pub(super) async fn run(self, mut told: UnboundedReceiver<Command>) {
+        while let Some(command) = told.recv().await {
+            match command {
+                Command::Commit(assignment, offset) => {
+                    let slot = lock(&self.log).commit(assignment, offset);
+                    if let Some(slot) = slot {
+                        // An engine that is gone needs no answer.
+                        let _ = self.inbox.send(Inbox::Committed(assignment, slot));
+                    }
+                    self.moved.notify_waiters();
+                }
+                // What the log has was handed over already.
+                Command::Halt(_) | Command::StopFetching => {}
+                Command::Close => {
+                    let _ = self.inbox.send(Inbox::Stopped(Ok(())));
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The rehearsal that teams test with: what it promises of the outside world is counted in a ledger that outlives the app.
+#![cfg(feature = "kafka")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use receipted::{
+    handler::{Contract, ReadyApp},
+    prelude::*,
+    protocol::{
+        key::{Alphabet, OperationKey},
+        note::Author,
+        settle::{Act, Change, Settle, Settlement},
+    },
+    store::{ReceiptStore, memory::Fault as StoreFault},
+    testing::{Answers, Booked, Destination, Fault, Rehearsal, record, rehearsal},
+};
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(serde::Deserialize)]
+struct Invoice {
+    cents: u64,
+}
+
+async fn issue(op: Operation, Json(invoice): Json<Invoice>, State(books): State<Destination>) -> Result<Applied, Failure> {
+    match books.book(op.provider_key(), invoice.cents).await {
+        Ok(Booked::Now(reference)) => Ok(Applied::new(reference, ())),
+        Ok(Booked::Before(reference)) => Ok(Applied::already(reference, ())),
+        Err(down @ Fault::Down) => Err(down).no_effect(),
+        Err(lost) => Err(lost).unknown(),
+    }
+}
+
+async fn find(op: Operation, State(books): State<Destination>) -> Result<Finding, std::io::Error> {
+    Ok(books.find(op.provider_key()).map_or(Finding::NotFound, |reference| Finding::Found(Applied::new(reference, ()))))
+}
+
+fn app(contract: impl Fn() -> Contract<Destination>, books: &Destination) -> ReadyApp<Destination> {
+    let issue = operation("invoice.issue.v1")
+        .tenant(fixed("acme"))
+        .id(json("/id"))
+        .fingerprint(json_fields(["/cents"]))
+        .in_doubt(contract())
+        .time_limit(30 * SECOND)
+        .handle(issue);
+    App::new().topic("invoices", issue).with_state(books.clone())
+}
+
+async fn start(contract: impl Fn() -> Contract<Destination> + Send + Sync + 'static, books: &Destination) -> Rehearsal {
+    let books = books.clone();
+    Rehearsal::start(move || app(&contract, &books)).await.unwrap()
+}
+
+fn invoice(id: &str, cents: u64) -> receipted::testing::RecordBuilder {
+    record().key(id).value(format!(r#"{{"id":"{id}","cents":{cents}}}"#))
+}
+
+fn dedup() -> Contract<Destination> {
+    destination_deduplicates(DAY).then(hold())
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeats_have_one_effect_and_another_amount_is_a_conflict() {
+    let books = Destination::forgetful();
+    let mut app = start(hold, &books).await;
+    for _ in 0..3 {
+        app.deliver("invoices", invoice("4711", 100)).unwrap();
+    }
+    app.complete_within(SECOND).await.unwrap();
+    app.deliver("invoices", invoice("4711", 100)).unwrap();
+    app.deliver("invoices", invoice("4711", 999)).unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    assert_eq!(books.effects().len(), 1);
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["4711"]).unwrap(), "applied");
+    assert_eq!(app.parked().unwrap(), 1, "the conflict");
+}
+
+/// A kill between effect and fact, for each contract: nothing is lost, nothing is doubled in silence.
+#[tokio::test(start_paused = true)]
+async fn a_kill_after_the_effect_is_settled_as_the_contract_says() {
+    let killed = |contract: fn() -> Contract<Destination>| async move {
+        let books = Destination::deduplicating();
+        books.next([Answers::Never]);
+        let mut app = start(contract, &books).await;
+        app.deliver("invoices", invoice("1", 5)).unwrap();
+        app.until(SECOND, || books.requests() == 1).await.unwrap();
+        app.kill().await;
+        assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "in_doubt");
+        app.restart().await.unwrap();
+        app.complete_within(HOUR).await.unwrap();
+        (books, app)
+    };
+    let (books, app) = killed(dedup).await;
+    assert_eq!((books.effects().len(), books.requests()), (1, 2), "asked again with the same key");
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "applied");
+
+    let (books, app) = killed(hold).await;
+    assert_eq!((books.effects().len(), books.requests()), (1, 1), "not run again");
+    assert_eq!((app.in_doubt().unwrap(), app.parked().unwrap()), (1, 1));
+
+    let (books, mut app) = killed(|| ask(find).after_quiet(120 * SECOND)).await;
+    app.pass(HOUR).await;
+    app.complete_within(SECOND).await.unwrap();
+    assert_eq!((books.effects().len(), books.requests()), (1, 1), "asked about, and not run again");
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stated_no_effect_is_tried_again_after_its_back_off_in_the_tests_own_time() {
+    let books = Destination::deduplicating();
+    books.next([Answers::Down; 4]);
+    let mut app = start(hold, &books).await;
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    let began = tokio::time::Instant::now();
+    app.complete_within(HOUR).await.unwrap();
+    assert_eq!((books.effects().len(), books.requests()), (1, 5));
+    assert!(began.elapsed() > Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+/// A lost answer, one that never comes, and one that comes after the limit.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_is_held_and_a_late_answer_settles_it() {
+    for (answers, settled) in [(Answers::Lost, "in_doubt"), (Answers::Never, "in_doubt"), (Answers::Late(40 * SECOND), "applied")] {
+        let books = Destination::deduplicating();
+        books.next([answers]);
+        let mut app = start(hold, &books).await;
+        app.deliver("invoices", invoice("1", 5)).unwrap();
+        app.complete_within(35 * SECOND).await.unwrap();
+        assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "in_doubt", "{answers:?}");
+        app.pass(60 * SECOND).await;
+        assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), settled, "{answers:?}");
+        app.deliver("invoices", invoice("1", 5)).unwrap();
+        app.complete_within(SECOND).await.unwrap();
+        assert_eq!(books.effects().len(), 1, "{answers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_books_twice_is_counted() {
+    let books = Destination::deduplicating();
+    books.next([Answers::Late(40 * SECOND), Answers::Again]);
+    let mut app = start(dedup, &books).await;
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    app.complete_within(35 * SECOND).await.unwrap();
+    app.pass(60 * SECOND).await;
+    assert_eq!(books.effects().len(), 2, "it lied");
+    let totals = app.store().totals();
+    let counted: u64 =
+        totals.iter().filter(|(total, _)| format!("{total:?}").starts_with("DuplicateEffect")).map(|(_, count)| *count).sum();
+    assert_eq!(counted, 1, "{totals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_settles_through_the_operators_way() {
+    let books = Destination::deduplicating();
+    books.next([Answers::Lost]);
+    let mut app = start(hold, &books).await;
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    let key = OperationKey::new("acme", "invoice.issue.v1", &["1".into()], Alphabet::Token).unwrap().digest();
+    let outcome = Settlement::Applied { reference: "ref-1".into() };
+    let settle = Settle { key, outcome, attempts: None, cannot_land_any_more: None, fresh_key: false };
+    let by = Author::Operator { name: "ada".into(), uid: 1000 };
+    let change = Change { act: Act::Settle(settle), reason: "seen in the books".into(), by };
+    app.operators().unwrap().perform(change).await.unwrap();
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "applied");
+    app.pass(SECOND).await;
+    assert_eq!((app.parked().unwrap(), books.requests()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_drains_and_the_next_start_reads_on() {
+    let books = Destination::deduplicating();
+    books.next([Answers::Late(5 * SECOND)]);
+    let mut app = start(hold, &books).await;
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    app.until(SECOND, || books.requests() == 1).await.unwrap();
+    app.stop().await.unwrap();
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "applied", "the handler ended within the drain");
+    app.deliver("invoices", invoice("2", 5)).unwrap();
+    app.restart().await.unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    assert_eq!((books.effects().len(), books.requests()), (2, 2));
+    // An operator's replay of the whole topic.
+    app.stop().await.unwrap();
+    app.rewind("invoices", 0).unwrap();
+    app.restart().await.unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    assert_eq!((books.effects().len(), books.requests()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_there_to_be_looked_at() {
+    let books = Destination::deduplicating();
+    let mut app = start(hold, &books).await;
+    app.deliver("invoices", record().key("k").value("no json").header("trace", "t-1")).unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    let letters = app.dead_letters();
+    assert_eq!((letters.len(), letters[0].value.as_deref()), (1, Some(&b"no json"[..])));
+    assert_eq!(letters[0].header("trace").as_deref(), Some("t-1"));
+    assert_eq!(letters[0].header("x-receipted-reason").as_deref(), Some("no_key"));
+    assert!(letters[0].header("x-receipted-error").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_go_on_says_why() {
+    let books = Destination::deduplicating();
+    books.next([Answers::Never]);
+    let mut app = start(hold, &books).await;
+    let wrong = app.deliver("invoice", invoice("1", 5)).unwrap_err();
+    assert_eq!(wrong.to_string(), "topic \"invoice\" is none of the app's");
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    assert!(matches!(app.until(SECOND, || books.requests() == 2).await, Err(rehearsal::Error::NotSo { .. })));
+    let waits = app.complete_within(SECOND).await.unwrap_err();
+    assert_eq!(waits.to_string(), "not complete within 1s: invoices from offset 0 of 1");
+
+    app.store().fail_next([StoreFault::SyncFails]);
+    app.deliver("invoices", invoice("2", 5)).unwrap();
+    let failed = app.complete_within(SECOND).await.unwrap_err();
+    assert!(matches!(failed, rehearsal::Error::Runner(_)), "{failed:?}");
+    assert!(app.operators().is_none());
+    // What a failed sync leaves is found by the next start.
+    app.restart().await.unwrap();
+    app.complete_within(HOUR).await.unwrap();
+    assert_eq!(books.effects().len(), 2);
+
+    let twice = Rehearsal::start(|| App::new().with_state(())).await;
+    assert!(matches!(twice, Err(rehearsal::Error::App(_))));
+}
+
+/// The handler is told whether it runs for the first time.
+#[tokio::test(start_paused = true)]
+async fn a_rerun_says_that_it_is_one() {
+    async fn tell(op: Operation, State(books): State<Destination>) -> Result<Applied, Failure> {
+        let what = if op.is_replay() { "repeat" } else { "first" };
+        books.book(what, "").await.map_err(|_| Failure::unknown("lost"))?;
+        Ok(Applied::without_reference(()))
+    }
+    let books = Destination::forgetful();
+    books.next([Answers::Lost]);
+    let outside = books.clone();
+    let mut app = Rehearsal::start(move || {
+        let tell = operation("tell.v1").tenant(fixed("t")).id(json("/id")).fingerprint(whole_value()).in_doubt(dedup()).handle(tell);
+        App::new().topic("told", tell).with_state(outside.clone())
+    })
+    .await
+    .unwrap();
+    app.deliver("told", record().value(r#"{"id":"1"}"#)).unwrap();
+    app.complete_within(HOUR).await.unwrap();
+    let keys: Vec<String> = books.effects().into_iter().map(|effect| effect.key).collect();
+    assert_eq!(keys, ["first", "repeat"]);
+}
