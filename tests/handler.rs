@@ -10,6 +10,8 @@ mod arguments;
 mod bank;
 #[path = "handler/contracts.rs"]
 mod contracts;
+#[path = "handler/formats.rs"]
+mod formats;
 #[path = "handler/identity.rs"]
 mod identity;
 #[path = "handler/invalid.rs"]

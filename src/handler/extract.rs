@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a handler or lookup",
     label = "one of its arguments is not an extractor",
-    note = "take the record's value as `Json<_>` or `Raw`, its headers as `Headers`, shared state as `State<_>`; or `Operation`, or your own `impl<S> FromDelivery<S>`"
+    note = "take the record's value as `Json<_>`, `Text`, `Raw`, `CloudEvent<_>` or `Framed<_>`, its headers as `Headers`, shared state as `State<_>`; or `Operation`, or your own `impl<S> FromDelivery<S>`"
 )]
 pub trait FromDelivery<S>: Sized {
     /// Whether the argument gives the handler its `Operation`, and with it the provider key. `destination_deduplicates` is refused

@@ -8,6 +8,7 @@ mod contract;
 mod correlation;
 mod declaration;
 mod extract;
+mod formats;
 mod function;
 mod guard;
 #[cfg(doctest)]
@@ -29,6 +30,7 @@ pub use contract::{Contract, NeedsQuiet, NeedsThen, ask, destination_deduplicate
 pub use correlation::{CORRELATION_BYTES_MAX, CORRELATION_HEADER};
 pub use declaration::{ANSWER_BYTES_DEFAULT, Given, NeedsHandler, NoFingerprint, NoId, NoTenant, operation};
 pub use extract::{FromDelivery, FromRef, Headers, Json, Raw, State};
+pub use formats::{CloudEvent, Decode, Framed, Text, unframed};
 pub use function::{Arguments, Attempt, BoxFuture, Function, Running};
 pub use operation::{AttemptInfo, Delivery, Operation, Replay};
 pub use outcome::{Applied, BoxError, EffectExt, Failure, Finding, IntoFailure, IntoFinding, IntoOutcome, Looked};
