@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast lint bench broker
+.PHONY: help demo test test-fast lint hygiene latest bench broker
 
 # What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
 REAL_BROKER := real broker
@@ -16,13 +16,13 @@ demo: ## the whole journey on embedded defaults, with an account at the end; nee
 	cargo run --release --example demo -- $(ARGS)
 
 test: ## everything: lint, the core alone, and all tests, those on a real Kafka broker included
-	tools/install.sh build lint trace broker
+	tools/install.sh build lint trace deploy broker
 	$(MAKE) --no-print-directory lint
 	cargo test --no-default-features
 	cargo test
 
 test-fast: ## the tests that need no broker
-	tools/install.sh build trace
+	tools/install.sh build trace deploy
 	cargo test --no-default-features
 	cargo test -- --skip "$(REAL_BROKER)"
 
@@ -32,6 +32,17 @@ lint: ## format, clippy and documentation, warnings as errors
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+
+hygiene: ## licences, bans and sources of the dependencies, and each feature alone; builds cargo-deny on its first run
+	tools/install.sh build hygiene
+	cargo deny check licenses bans sources
+	@if cargo deny fetch db; then cargo deny check --disable-fetch advisories; \
+	else echo "advisories: NOT run, their database cannot be reached from here" >&2; fi
+	tools/features.sh
+
+latest: ## whether the newest dependencies build; needs the registry and some minutes
+	tools/install.sh build
+	tools/latest.sh
 
 bench: ## how fast, against a bare consumer on the same broker
 	tools/install.sh build broker

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the named parts need and the machine lacks: build, lint, trace, broker. Without arguments: all of them.
+# Installs what the named parts need and the machine lacks: build, lint, trace, deploy, broker, hygiene. Without arguments: all but the
+# last.
 # Uses apt-get as root or with sudo; elsewhere it names what is missing. Rust itself is the one prerequisite.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -gt 0 ] || set -- build lint trace broker
+[ $# -gt 0 ] || set -- build lint trace deploy broker
 
 missing=()   # what a person would look for
 packages=()  # what Debian calls it
@@ -42,6 +43,7 @@ for part in "$@"; do
         done
         ;;
     trace) has strace || need strace strace ;;
+    deploy) has systemd-analyze || need systemd-analyze systemd ;;
     broker)
         # A broker that runs elsewhere needs neither.
         if [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
@@ -50,7 +52,11 @@ for part in "$@"; do
             has flock || need flock util-linux
         fi
         ;;
-    *) echo "no such part: $part (build, lint, trace, broker)" >&2; exit 2 ;;
+    hygiene)
+        # For the feature gssapi.
+        [ -e /usr/include/sasl/sasl.h ] || need "the headers of Cyrus SASL" libsasl2-dev
+        ;;
+    *) echo "no such part: $part (build, lint, trace, deploy, broker, hygiene)" >&2; exit 2 ;;
     esac
 done
 
@@ -73,5 +79,9 @@ for part in "$@"; do
     if [ "$part" = broker ] && [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
         java_is_new_enough || { echo "the Java of this machine is older than 17: install a newer one" >&2; exit 1; }
         "$root/tools/kafka/fetch.sh"
+    fi
+    if [ "$part" = hygiene ] && ! has cargo-deny; then
+        echo "cargo-deny is built once, which takes some ten minutes on two cores" >&2
+        cargo install --locked cargo-deny
     fi
 done
