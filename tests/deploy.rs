@@ -173,7 +173,8 @@ fn verify(unit: &str) -> String {
 fn systemd_takes_the_unit() {
     assert_eq!(verify(&text(UNIT)), "");
     assert!(verify(&text(UNIT).replace("RestartSec=", "RestartSecs=")).contains("RestartSecs"));
-    assert!(verify(&text(UNIT).replace("ExecStart=/", "ExecStart=")).contains("ExecStart"));
+    assert!(verify(&text(UNIT).replace("Restart=on-failure", "Restart=sometimes")).contains("sometimes"));
+    assert!(verify(&text(UNIT).replace("/usr/local/bin/payments", "/nowhere/payments")).contains("/nowhere/payments"));
 }
 
 // ---- files and images
@@ -197,7 +198,8 @@ fn what_the_compose_file_mounts_is_there() {
 #[test]
 fn named_volumes_are_declared_and_used() {
     let volumes = services().into_iter().flat_map(|(_, service)| texts(&service["volumes"]));
-    let used: BTreeSet<_> = volumes.map(|volume| volume.split(':').next().unwrap().to_owned()).filter(|name| !name.starts_with('.')).collect();
+    let used: BTreeSet<_> =
+        volumes.map(|volume| volume.split(':').next().unwrap().to_owned()).filter(|name| !name.starts_with('.')).collect();
     let declared: BTreeSet<_> = compose()["volumes"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(used, declared);
 }
@@ -276,7 +278,8 @@ fn in_kubernetes() -> Config {
     let config = manifest("ConfigMap")["data"]["receipted.toml"].as_str().unwrap().to_owned();
     let named = container["env"].as_array().unwrap().iter().map(|variable| variable["name"].as_str().unwrap());
     // The image sets its own below these.
-    let set: Vec<_> = variables(&text(DOCKERFILE)).into_iter().chain(named.map(|name| (name.to_owned(), "from the secret".to_owned()))).collect();
+    let set: Vec<_> =
+        variables(&text(DOCKERFILE)).into_iter().chain(named.map(|name| (name.to_owned(), "from the secret".to_owned()))).collect();
     assert_eq!(set.len(), 4, "{set:?}");
     load(&config, &set)
 }
@@ -410,12 +413,18 @@ fn everything_asks_at_the_port_that_is_listened_on() {
     let scrape = documents(&text("deploy/compose/prometheus.yml")).remove(0);
     assert_eq!(texts(&scrape["scrape_configs"][0]["static_configs"][0]["targets"]), [format!("payments:{port}")]);
     let container = &pod()["containers"][0];
-    assert_eq!((&container["ports"][0]["name"], container["ports"][0]["containerPort"].to_string()), (&Value::from("metrics"), port.clone()));
+    assert_eq!(
+        (&container["ports"][0]["name"], container["ports"][0]["containerPort"].to_string()),
+        (&Value::from("metrics"), port.clone())
+    );
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], "metrics", "{probe}");
     }
     let service = manifest("Service");
-    assert_eq!((service["spec"]["ports"][0]["port"].to_string(), &service["spec"]["ports"][0]["targetPort"]), (port.clone(), &"metrics".into()));
+    assert_eq!(
+        (service["spec"]["ports"][0]["port"].to_string(), &service["spec"]["ports"][0]["targetPort"]),
+        (port.clone(), &"metrics".into())
+    );
     assert_eq!(service["metadata"]["annotations"]["prometheus.io/port"], port.as_str());
 }
 
