@@ -14,7 +14,9 @@ FROM debian:12.11-slim
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates libssl3 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --user-group --home-dir /var/lib/receipted --create-home receipted
+    && groupadd --gid 10001 receipted \
+    && useradd --uid 10001 --gid 10001 --shell /usr/sbin/nologin --home-dir /var/lib/receipted receipted \
+    && install -d -m 0700 -o 10001 -g 10001 /var/lib/receipted
 COPY --from=build /app /usr/local/bin/app
 # The commands find the store without the file: `docker compose exec payments app operations list`.
 ENV RECEIPTED__STORE__DIRECTORY=/var/lib/receipted/receipts \
