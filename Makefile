@@ -16,13 +16,13 @@ demo: ## the whole journey on embedded defaults, with an account at the end; nee
 	cargo run --release --example demo -- $(ARGS)
 
 test: ## everything: lint, the core alone, and all tests, those on a real Kafka broker included
-	tools/install.sh build lint trace deploy broker
+	tools/install.sh build lint trace deploy watch broker
 	$(MAKE) --no-print-directory lint
 	cargo test --no-default-features
 	cargo test
 
 test-fast: ## the tests that need no broker
-	tools/install.sh build trace deploy
+	tools/install.sh build trace deploy watch
 	cargo test --no-default-features
 	cargo test -- --skip "$(REAL_BROKER)"
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the named parts need and the machine lacks: build, lint, trace, deploy, broker, hygiene. Without arguments: all but the
+# Installs what the named parts need and the machine lacks: build, lint, trace, deploy, watch, broker, hygiene. Without arguments: all but the
 # last.
 # Uses apt-get as root or with sudo; elsewhere it names what is missing. Rust itself is the one prerequisite.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -gt 0 ] || set -- build lint trace deploy broker
+[ $# -gt 0 ] || set -- build lint trace deploy watch broker
 
 missing=()   # what a person would look for
 packages=()  # what Debian calls it
@@ -44,6 +44,7 @@ for part in "$@"; do
         ;;
     trace) has strace || need strace strace ;;
     deploy) has systemd-analyze || need systemd-analyze systemd ;;
+    watch) ;; # below: its package would also set up a service
     broker)
         # A broker that runs elsewhere needs neither.
         if [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
@@ -56,7 +57,7 @@ for part in "$@"; do
         # For the feature gssapi.
         [ -e /usr/include/sasl/sasl.h ] || need "the headers of Cyrus SASL" libsasl2-dev
         ;;
-    *) echo "no such part: $part (build, lint, trace, deploy, broker, hygiene)" >&2; exit 2 ;;
+    *) echo "no such part: $part (build, lint, trace, deploy, watch, broker, hygiene)" >&2; exit 2 ;;
     esac
 done
 
@@ -75,7 +76,32 @@ if [ ${#missing[@]} -gt 0 ]; then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
 
+# Debian's Prometheus with promtool, unpacked into .cache/prometheus and not installed: the package would bring a user, a service that
+# starts now and with every boot, and a dozen packages for a web page. The programs themselves need the C library alone.
+fetch_prometheus() {
+    has prometheus && has promtool && return
+    local cache=$root/.cache/prometheus
+    [ -x "$cache/usr/bin/prometheus" ] && [ -x "$cache/usr/bin/promtool" ] && return
+    if ! has apt-get || ! has dpkg-deb; then
+        echo "missing: prometheus and promtool; this is no Debian-like machine: install Prometheus 2.42 or newer by hand, then run this again" >&2
+        exit 1
+    fi
+    echo "missing: prometheus and promtool" >&2
+    rm -rf "$cache.part"
+    mkdir -p "$cache.part"
+    if ! (cd "$cache.part" && apt-get download -qq prometheus >/dev/null 2>&1); then
+        local as_root=()
+        [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+        "${as_root[@]}" apt-get update -qq
+        (cd "$cache.part" && apt-get download -qq prometheus)
+    fi
+    dpkg-deb -x "$cache.part"/prometheus_*.deb "$cache.part"
+    rm -rf "$cache.part"/prometheus_*.deb "$cache"
+    mv "$cache.part" "$cache"
+}
+
 for part in "$@"; do
+    [ "$part" = watch ] && fetch_prometheus
     if [ "$part" = broker ] && [ -z "${RECEIPTED_TEST_BROKERS:-}" ]; then
         java_is_new_enough || { echo "the Java of this machine is older than 17: install a newer one" >&2; exit 1; }
         "$root/tools/kafka/fetch.sh"

@@ -105,7 +105,7 @@ impl Engine {
         let machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
         let (producer, clock) = (parts.producer.clone(), parts.clock.clone());
         let tasks = Tasks::new(parts.inbox.clone(), parts.routes.clone(), parts.store.clone(), producer, &parts.settings);
-        observe::begin(&parts.routes);
+        observe::begin(&parts.routes, &*parts.store, clock.now().wall);
         Ok(Self {
             machine,
             parts,

@@ -23,8 +23,12 @@ pub(super) use crate::telemetry::observe::{
     records_fetched, stop_cut_off, store_submitted, store_synced,
 };
 
-/// Makes every series exist at zero.
-pub(super) fn begin(routes: &Routes) {
+/// Makes every series exist: what the store knows as it stands there, the others at zero. In this order, so that no look in between finds a
+/// durable counter at zero: Prometheus would take that for a reset, and count everything once more.
+pub(super) fn begin(routes: &Routes, store: &dyn ReceiptStore, now: UnixMillis) {
+    if let Err(error) = snapshot::export(store, now) {
+        observe::snapshot_failed(&error);
+    }
     let mut served = BTreeSet::new();
     for plan in routes.operations() {
         let contract = plan.policy.contract.label();

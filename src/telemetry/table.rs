@@ -222,7 +222,7 @@ pub const TABLE: &[Metric] = &[
     metric("receipted_client_errors_total", Kind::Counter, &[], "Errors that the Kafka clients reported."),
 ];
 
-/// Describes every metric to the installed recorder, and makes every series exist at zero.
+/// Describes every metric to the installed recorder, and makes every series exist: at zero, unless it has a value already.
 pub fn describe_and_zero(served: &[Served]) {
     for metric in TABLE {
         let unit = if metric.name.ends_with("_seconds") {
@@ -240,9 +240,8 @@ pub fn describe_and_zero(served: &[Served]) {
         for labels in series(metric, served) {
             match metric.kind {
                 Kind::Counter | Kind::Durable => metrics::counter!(metric.name, &labels).increment(0),
-                Kind::Gauge => {
-                    metrics::gauge!(metric.name, &labels).set(if metric.labels == [Label::OperationContract] { 1.0 } else { 0.0 })
-                }
+                Kind::Gauge if metric.labels == [Label::OperationContract] => metrics::gauge!(metric.name, &labels).set(1.0),
+                Kind::Gauge => metrics::gauge!(metric.name, &labels).increment(0.0),
                 Kind::Histogram => drop(metrics::histogram!(metric.name, &labels)),
             }
         }
