@@ -3,30 +3,14 @@
 
 mod support;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 use support::process;
 
 /// Far more than the demo takes; it has bounds of its own.
 const BOUND: Duration = Duration::from_secs(180);
 
-/// Where cargo puts an example that belongs to this test's build. `cargo test` builds it; `cargo test --test demo` does not.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let path = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    let built = path.metadata().and_then(|file| file.modified());
-    let sources = std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
-    let newer = |source: &&str| Path::new(source).metadata().and_then(|file| file.modified()).ok() > built.as_ref().ok().copied();
-    let stale = sources.split_whitespace().skip(1).find(newer);
-    assert!(built.is_ok() && stale.is_none(), "{} is not built, or before {stale:?}: cargo build --example {name}", path.display());
-    path
-}
-
 fn the_demo_adds_up_and_says_so() {
-    let mut demo = process::program("demo", Command::new(example("demo"))).start();
+    let mut demo = process::program("demo", Command::new(process::example("demo"))).start();
     demo.wait_success(BOUND);
     let lines = demo.lines();
     let says = |label: &str, number: &str| {
@@ -48,7 +32,7 @@ fn the_demo_adds_up_and_says_so() {
 }
 
 fn a_wrong_argument_is_refused() {
-    let mut demo = process::program("demo", Command::new(example("demo"))).arg("--kep").start();
+    let mut demo = process::program("demo", Command::new(process::example("demo"))).arg("--kep").start();
     assert_eq!(demo.wait(BOUND).code(), Some(2));
     assert!(demo.output().contains("--keep"));
 }

@@ -4,6 +4,7 @@
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -42,6 +43,18 @@ pub fn end_with_parent() {
 pub struct Start {
     name: String,
     command: Command,
+}
+
+/// Where cargo puts an example that belongs to this test's build. `cargo test` builds it; `cargo test --test demo` alone does not.
+pub fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
+    let built = path.metadata().and_then(|file| file.modified());
+    let sources = std::fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+    let newer = |source: &&str| Path::new(source).metadata().and_then(|file| file.modified()).ok() > built.as_ref().ok().copied();
+    let stale = sources.split_whitespace().skip(1).find(newer);
+    assert!(built.is_ok() && stale.is_none(), "{} is not built, or before {stale:?}: cargo build --example {name}", path.display());
+    path
 }
 
 /// This test binary, to be started again as `role`.
