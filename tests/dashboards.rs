@@ -157,7 +157,8 @@ fn every_name_in_the_files_is_a_metric() {
 
 #[test]
 fn every_metric_is_on_the_dashboard() {
-    let shown: BTreeSet<_> = queries(&dashboard()).iter().flat_map(|(_, expr)| query::read(expr).selectors).map(|found| found.name).collect();
+    let shown: BTreeSet<_> =
+        queries(&dashboard()).iter().flat_map(|(_, expr)| query::read(expr).selectors).map(|found| found.name).collect();
     let shown: BTreeSet<_> = shown.iter().filter_map(|name| metric(name)).map(|metric| metric.name).collect();
     let missing: Vec<_> = TABLE.iter().filter(|metric| !shown.contains(metric.name)).map(|metric| metric.name).collect();
     assert!(missing.is_empty(), "{missing:?}");

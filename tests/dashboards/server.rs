@@ -18,9 +18,10 @@ const BOUND: Duration = Duration::from_secs(60);
 
 /// A program of Debian's package `prometheus`: the machine's own, else the one that `tools/install.sh watch` unpacked.
 pub fn program(name: &str) -> PathBuf {
-    let own = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).map(|folder| folder.join(name));
-    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/prometheus/usr/bin").join(name);
-    own.chain([unpacked]).find(|path| path.is_file()).unwrap_or_else(|| panic!("{name} is missing: run tools/install.sh watch"))
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/prometheus/usr/bin");
+    let found = std::env::split_paths(&path).chain([unpacked]).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is missing: run tools/install.sh watch"))
 }
 
 pub struct Prometheus {
@@ -57,7 +58,11 @@ impl Prometheus {
         let encoded: String = expr.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let answer = self.get(&format!("/api/v1/query?query={encoded}"))?;
         let series = answer.pointer("/data/result").and_then(Value::as_array).ok_or("no result")?;
-        series.iter().map(|one| one.pointer("/value/1").and_then(Value::as_str)?.parse().ok()).collect::<Option<_>>().ok_or("no values".into())
+        series
+            .iter()
+            .map(|one| one.pointer("/value/1").and_then(Value::as_str)?.parse().ok())
+            .collect::<Option<_>>()
+            .ok_or("no values".into())
     }
 
     /// Waits until a query has series, and one of them a number.
@@ -82,8 +87,11 @@ impl Prometheus {
             let answer = self.get("/api/v1/rules").unwrap_or_else(|error| panic!("{error}"));
             let groups = answer.pointer("/data/groups").and_then(Value::as_array)?;
             let rules: Vec<&Value> = groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
-            let healthy: BTreeSet<String> =
-                rules.iter().filter(|rule| rule["health"] == "ok").map(|rule| rule["name"].as_str().unwrap_or_default().to_owned()).collect();
+            let healthy: BTreeSet<String> = rules
+                .iter()
+                .filter(|rule| rule["health"] == "ok")
+                .map(|rule| rule["name"].as_str().unwrap_or_default().to_owned())
+                .collect();
             (healthy.len() == alerts && rules.len() == alerts).then_some(healthy)
         })
     }
