@@ -106,6 +106,25 @@ fn every_series_exists_at_zero_from_the_start() {
     assert_eq!(outcome("mail", "charge.v1"), None, "an operation that the topic does not carry");
 }
 
+/// A durable counter that a look finds at zero after a restart is a reset to Prometheus, and counts once more: `increase()` would tell of
+/// every old duplicate effect again. So the store's values may come first.
+#[test]
+fn what_the_store_has_counted_is_never_put_back_to_zero() {
+    let recorder = recorder::build().unwrap();
+    let page = metrics::with_local_recorder(&recorder, || {
+        let labels = [("detector", "audit"), ("certainty", "certain")];
+        metrics::counter!("receipted_duplicate_effects_total", &labels).absolute(7);
+        metrics::gauge!("receipted_store_bytes").set(5.0);
+        table::describe_and_zero(&served());
+        recorder.handle().render()
+    });
+    let page = Samples::parse(&page).unwrap();
+    let effects =
+        |detector, certainty| page.value("receipted_duplicate_effects_total", &[("detector", detector), ("certainty", certainty)]);
+    assert_eq!((effects("audit", "certain"), effects("audit", "suspected")), (Some(7.0), Some(0.0)));
+    assert_eq!((page.value("receipted_store_bytes", &[]), page.value("receipted_parked_bytes", &[])), (Some(5.0), Some(0.0)));
+}
+
 #[test]
 fn every_page_name_is_in_the_table() {
     let page = page(every_fact);
