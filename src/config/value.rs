@@ -2,7 +2,7 @@
 //! demands of another is in `relations`.
 
 use super::{Error, layers::Layers, resolve::FirstStart};
-use crate::protocol::time::UnixMillis;
+use crate::{handler::is_topic_name, protocol::time::UnixMillis};
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -67,8 +67,7 @@ pub(super) fn group(key: &str, name: &str, layers: &Layers) -> Result<(), Error>
 
 /// A topic's name as Kafka takes it. `name` may follow from another key.
 pub(super) fn topic(key: &str, name: &str, layers: &Layers) -> Result<(), Error> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".." {
+    if is_topic_name(name) {
         return Ok(());
     }
     let reason = if layers.written(key) == "\"\"" {

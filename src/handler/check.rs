@@ -168,13 +168,15 @@ pub enum Error {
     },
 }
 
+/// Whether Kafka takes this name for a topic.
+pub(crate) fn is_topic_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=249).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
+}
+
 /// Checks the topic's name as Kafka does.
 pub(super) fn topic(topic: &str) -> Result<(), Error> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if (1..=249).contains(&topic.len()) && topic.bytes().all(allowed) && topic != "." && topic != ".." {
-        return Ok(());
-    }
-    Err(Error::TopicName { topic: topic.into() })
+    if is_topic_name(topic) { Ok(()) } else { Err(Error::TopicName { topic: topic.into() }) }
 }
 
 /// Checks one declaration and completes its policy.

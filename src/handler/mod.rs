@@ -25,6 +25,8 @@ mod route;
 mod routes;
 
 pub use app::{App, ReadyApp};
+#[cfg(feature = "kafka")]
+pub(crate) use check::is_topic_name;
 pub use check::{Error as BuildError, Place};
 pub use contract::{Contract, NeedsQuiet, NeedsThen, ask, destination_deduplicates, hold};
 pub use correlation::{CORRELATION_BYTES_MAX, CORRELATION_HEADER};
