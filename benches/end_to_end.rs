@@ -146,6 +146,7 @@ fn receipted_run(topic: &str, group: &str, store: &std::path::Path, (records, en
         let _ = ended.await;
     }));
     while health.ready().is_err() {
+        assert!(!running.is_finished(), "the runner ended: {:?}", runtime.block_on(running));
         std::thread::sleep(Duration::from_millis(1));
     }
     let (began, used) = (Instant::now(), processor());

@@ -14,13 +14,17 @@ use crate::{
     store::{Batch, Partition, ReceiptStore},
 };
 use rdkafka::{
-    Offset, TopicPartitionList,
+    ClientContext, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
 };
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
+
+/// How long a request may take that only makes reading begin sooner: as long as it would take without.
+const WAKE_WAIT: Duration = Duration::from_secs(1);
 
 /// How far a partition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +172,28 @@ fn first_start(consumer: &BaseConsumer<Context>, partition: &Partition, settings
             start::FirstStart::At(time, if let Some(Offset::Offset(offset)) = offset { Some(offset) } else { None })
         }
     })
+}
+
+/// Has paused partitions read, each from its start.
+///
+/// The client can lose an order to start or to resume that meets another one on its way (librdkafka #2190, #5591), and says nothing;
+/// the partition then is never read. A seek says whether its partition is being read, and from where.
+///
+/// # Errors
+/// When a partition is not being read.
+pub(super) fn resume(consumer: &BaseConsumer<Context>, starts: &[(Partition, i64)]) -> Result<(), Error> {
+    let at = |offset: fn(i64) -> Offset| list(starts.iter().map(|(partition, start)| (partition, offset(*start))));
+    consumer.resume(&at(|_| Offset::Invalid)?).map_err(|source| Error::broker("resume partitions", &source))?;
+    let sought = consumer.seek_partitions(at(Offset::Offset)?, BROKER_WAIT);
+    for element in sought.map_err(|source| Error::broker("begin to read partitions", &source))?.elements() {
+        element.error().map_err(|source| Error::broker("begin to read a partition", &source))?;
+    }
+    // The client's thread for a broker sleeps up to a second after it found its partitions paused, and no resume wakes it; a request
+    // to that broker does.
+    if let Err(error) = consumer.offsets_for_times(at(|_| Offset::End)?, WAKE_WAIT) {
+        consumer.context().error(error, "asked for last offsets");
+    }
+    Ok(())
 }
 
 /// A list for the client, to be dropped in the scope that made it: a client whose list outlives a close never closes.

@@ -183,19 +183,19 @@ impl ConsumerThread {
             self.queues.insert(partition.clone(), (*assignment, queue));
         }
         assignment::note_first_starts(&context.owned(), &*context.store)?;
-        let mut opened = Vec::new();
+        let (mut opened, mut starts) = (Vec::new(), Vec::new());
         for (partition, owned) in context.owned().iter_mut().filter(|(_, owned)| owned.stage == Stage::Waiting) {
             owned.stage = Stage::Open;
             // A start that the broker does not know yet: the first one, or a crash between the watermark and its commit.
             owned.commit = (owned.committed != Some(owned.start.offset)).then_some(owned.start.offset);
             let (start, known_complete) = (owned.start.offset, owned.start.known_complete);
             self.credits.open(owned.assignment);
+            starts.push((partition.clone(), start));
             opened.push(Opened { assignment: owned.assignment, partition: partition.clone(), start, known_complete });
         }
         self.health.partitions(self.expected, opened.len());
         context.tell(Inbox::Assigned(opened));
-        let list = assignment::list(waiting.iter().map(|(partition, _)| (partition, Offset::Invalid)))?;
-        self.consumer.resume(&list).map_err(|source| Error::broker("resume partitions", &source))
+        assignment::resume(&self.consumer, &starts)
     }
 
     /// Takes what has come, partition by partition, each up to its credit.
