@@ -2,6 +2,8 @@
 
 #[path = "machine/cases.rs"]
 mod cases;
+#[path = "machine/found.rs"]
+mod found;
 #[path = "machine/random.rs"]
 mod random;
 #[path = "machine/room.rs"]

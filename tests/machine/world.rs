@@ -325,7 +325,7 @@ impl World {
         None
     }
 
-    fn write(&mut self, entries: &[Entry]) -> Vec<Answer> {
+    pub fn write(&mut self, entries: &[Entry]) -> Vec<Answer> {
         let wall = self.clock().wall;
         let mut answers = vec![];
         for entry in entries {

@@ -220,9 +220,9 @@ impl Machine {
         head.is_some_and(|head| head.slot.offset < offset)
     }
 
-    /// Whether work of a partition stands behind other work of its lane.
+    /// Whether work of a partition stands behind other work of its lane. A record without an operation has no place in one.
     pub(super) fn is_behind(&self, id: WorkId) -> bool {
-        let Some(work) = self.works.get(&id) else { return false };
+        let Some(work) = self.works.get(&id).filter(|work| work.subject.is_some()) else { return false };
         let Source::Slot(assignment) = work.source else { return false };
         let head = self.partitions.get(&assignment.partition).and_then(|partition| partition.head(work.lane));
         head.is_some_and(|head| head != id)

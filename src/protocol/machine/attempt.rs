@@ -11,7 +11,7 @@ use super::{
 use crate::protocol::{
     doubt::{self, Future, Step},
     known::{Entry, Known, Revision, fact_label},
-    note::{Admission, AttemptId, Doubt, DoubtReason, Fact, REASON_BYTES_MAX, cut},
+    note::{Admission, Doubt, DoubtReason, Fact, REASON_BYTES_MAX, cut},
     outcome::Outcome,
     policy::FreshKey,
     receipt::{Receipt, State},
@@ -85,7 +85,7 @@ impl Machine {
                 self.settle_ready(now, actions);
                 continue;
             }
-            let attempt = AttemptId { number: known.receipt.next_number(), claim: self.claim };
+            let attempt = self.futures.next_attempt(subject.key, &known.receipt, self.claim);
             let fresh = self.routes[subject.route].policy.fresh_key_after_no_effect;
             let key_generation = generation(&known.receipt, fresh);
             let (payload, kind) = (work.payload.clone(), work.kind);
@@ -118,14 +118,17 @@ impl Machine {
         });
         let name = Some(subject.name.clone());
         let entry = Entry::Admit { key: subject.key, name, seen, attempt, admission, within: rerun };
+        self.futures.admitting((subject.key, attempt));
         self.append(entry, Then::Admitted(id, (subject.key, attempt)));
         self.set_phase(id, Phase::Admitting(attempt));
     }
 
-    /// The admission is durable: start, unless the partition was taken away meanwhile; then it is said that nothing started.
+    /// The admission is durable: start, unless the partition was taken away meanwhile, or the destination's memory has ended while this
+    /// process stood still; then it is said that nothing started.
     pub(super) fn admitted(&mut self, id: WorkId, attempt: AttemptKey, now: Now, actions: &mut Vec<Action>) {
         let (work, number) = (self.works.get(&id), attempt.1);
-        let may_start = work.is_some_and(|work| work.phase == Phase::Admitting(number) && self.may_start(&work.source));
+        let remembers = |work: &Work| work.rerun.is_none_or(|(from, until)| (from..until).contains(&now.wall));
+        let may_start = work.is_some_and(|work| work.phase == Phase::Admitting(number) && self.may_start(&work.source) && remembers(work));
         let Some((work, subject)) = work.filter(|_| may_start).and_then(|work| Some((work, work.subject.clone()?))) else {
             actions.push(Action::Forget { work: id });
             self.release(id);
@@ -158,7 +161,8 @@ impl Machine {
     }
 
     /// The state has changed under the admission: nothing happened. Decide afresh.
-    pub(super) fn not_admitted(&mut self, id: WorkId, actions: &mut Vec<Action>) {
+    pub(super) fn not_admitted(&mut self, id: WorkId, attempt: &AttemptKey, actions: &mut Vec<Action>) {
+        self.futures.not_admitted(attempt);
         actions.push(Action::Forget { work: id });
         self.release(id);
         self.careful_done(id);

@@ -160,7 +160,13 @@ impl Machine {
         self.append(entry, Then::Noted(id, leave));
     }
 
-    pub(super) fn noted(&mut self, id: WorkId, leave: Leave, now: Now) {
+    pub(super) fn noted(&mut self, id: WorkId, leave: Leave, key: Option<KeyDigest>, now: Now) {
+        if let (false, Leave::Parked(reason), Some(key)) = (self.works.contains_key(&id), leave, key)
+            && reason.follows_operation()
+        {
+            // Its partition was taken away meanwhile; the note stands, and is looked after all the same.
+            return self.attend_at(key, now.monotonic, usize::MAX);
+        }
         let subject = self.works.get(&id).and_then(|work| work.subject.clone());
         match leave {
             Leave::Held => {
@@ -181,12 +187,16 @@ impl Machine {
 
     /// The note does not stand: its operation is no longer as it was, or the slot was parked meanwhile. That happens when the note of
     /// an earlier assignment was still on its way; it holds the record as well as this one would have.
-    pub(super) fn not_noted(&mut self, id: WorkId, known: &Known) {
+    pub(super) fn not_noted(&mut self, id: WorkId, known: &Known, now: Now) {
         let Some(work) = self.works.get(&id) else { return };
         let number = work.notes.next_park();
         let parked = known.parks.keys().any(|park| park.slot == work.slot && park.number >= number);
         // A note without an operation rests on its slot alone.
-        if parked || work.subject.is_none() {
+        let subject = work.subject.clone();
+        if parked || subject.is_none() {
+            if let Some(subject) = subject {
+                self.attend_at(subject.key, now.monotonic, subject.route);
+            }
             self.tally(Tally::Suppressed("held"));
             return self.complete(id, "suppressed");
         }

@@ -282,14 +282,10 @@ impl Machine {
         let thens = self.appending.remove(&ticket).unwrap_or_default();
         assert_eq!(thens.len(), answers.len(), "a batch is answered once, entry by entry");
         for ((key, then), answer) in thens.into_iter().zip(answers) {
-            let (Answer::Done(Some(known)) | Answer::Lost(known)) = &answer else {
-                self.then(then, &answer, now, actions);
-                continue;
-            };
-            if let Some(key) = key {
+            if let (Some(key), Answer::Done(Some(known)) | Answer::Lost(known)) = (key, &answer) {
                 self.learn(key, known);
             }
-            self.then(then, &answer, now, actions);
+            self.then(key, then, &answer, now, actions);
         }
     }
 
@@ -298,7 +294,7 @@ impl Machine {
         self.store_full = Some(reason);
         for (_, then) in self.appending.remove(&ticket).unwrap_or_default() {
             match then {
-                Then::Admitted(work, _) => self.not_admitted(work, actions),
+                Then::Admitted(work, attempt) => self.not_admitted(work, &attempt, actions),
                 Then::Noted(work, _) => self.set_phase(work, work::Phase::Blocked),
                 other => panic!("a store refuses permissions only, and it refused {other:?}"),
             }
@@ -347,14 +343,14 @@ impl Machine {
         }
     }
 
-    fn then(&mut self, then: Then, answer: &Answer, now: Now, actions: &mut Vec<Action>) {
+    fn then(&mut self, key: Option<KeyDigest>, then: Then, answer: &Answer, now: Now, actions: &mut Vec<Action>) {
         match (then, answer) {
             (Then::Admitted(work, attempt), Answer::Done(_)) => self.admitted(work, attempt, now, actions),
-            (Then::Admitted(work, _), Answer::Lost(_)) => self.not_admitted(work, actions),
+            (Then::Admitted(work, attempt), Answer::Lost(_)) => self.not_admitted(work, &attempt, actions),
             (Then::Recorded(work, attempt), _) => self.recorded(work, attempt, now, actions),
             (Then::Late(attempt), _) => self.late_recorded(attempt, now),
-            (Then::Noted(work, leave), Answer::Done(_)) => self.noted(work, leave, now),
-            (Then::Noted(work, _), Answer::Lost(known)) => self.not_noted(work, known),
+            (Then::Noted(work, leave), Answer::Done(_)) => self.noted(work, leave, key, now),
+            (Then::Noted(work, _), Answer::Lost(known)) => self.not_noted(work, known, now),
             (Then::Marked(assignment, offset), _) => self.marked(assignment, offset, actions),
             (Then::Ruled { key, request, denies }, answer) => self.ruled(key, request, &denies, answer, now, actions),
             (Then::Nothing, _) => {}

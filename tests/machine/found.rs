@@ -1,0 +1,89 @@
+//! What the simulator found, each as the shortest story that shows it.
+
+use crate::world::*;
+use receipted::protocol::{doubt::Future, machine::Event, note::AttemptId};
+
+/// The oldest batch becomes durable, and nobody is told yet.
+fn durable_and_untold(world: &mut World) -> Event {
+    let (ticket, entries) = world.unsynced.pop_front().unwrap();
+    let answers = world.write(&entries);
+    Event::Appended { ticket, answers }
+}
+
+#[test]
+fn nobody_speaks_for_an_attempt_that_is_admitted_and_about_to_start() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1)]);
+    world.wait(5_000);
+    world.deliver(1);
+    let told = durable_and_untold(&mut world);
+    let (operation, attempt) = (key("acme", "1").digest(), AttemptId { number: 1, claim: 1 });
+    assert_eq!(world.machine.future(operation, attempt), Future::FactPending, "a person's \"not done\" is refused");
+    world.on(told);
+    assert_eq!(world.machine.future(operation, attempt), Future::Alive);
+}
+
+#[test]
+fn a_record_that_comes_again_while_its_admission_is_on_its_way_shares_no_attempt_with_itself() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1), row("acme", "1", 2)]);
+    world.deliver(1);
+    world.on(Event::Lost { assignment: world.assignment() });
+    world.assign(0);
+    world.deliver(1);
+    world.sync();
+    world.sync();
+    world.act_all(&Act::Lose);
+    world.settle(&Act::Lose, 500);
+    let effects = world.ledger.get("acme/1").map_or(0, Vec::len);
+    assert!(effects <= 1, "{:?}", world.about("acme/1"));
+    assert_eq!(effects, world.starts.len());
+}
+
+#[test]
+fn a_dead_letter_that_failed_at_a_full_store_is_parked_whoever_runs_in_its_lane() {
+    let undecodable = Row { operation: None, ..row("acme", "2", 1) };
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1), undecodable]);
+    world.dead_letters_hang = true;
+    world.deliver(2);
+    let work = world.producing.pop().unwrap();
+    world.on(Event::DeadLettered { work, result: Err("down".into()) });
+    world.sync();
+    let (ticket, _) = world.unsynced.pop_back().unwrap();
+    world.on(Event::Refused { ticket, reason: "full".into() });
+    world.on(Event::StoreFull(None));
+    world.settle(&Act::Apply, 500);
+    assert_eq!(world.committed, 2, "both slots are complete");
+    assert_eq!(world.open_parks(), [(1, "dead_letter_failed")]);
+}
+
+#[test]
+fn a_rerun_does_not_start_when_the_memory_ended_while_the_process_stood_still() {
+    let mut world = World::new(policy(rerun()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    world.crash(0);
+    world.deliver(1);
+    while world.unsynced.is_empty() {
+        world.wait(50);
+    }
+    let told = durable_and_untold(&mut world);
+    world.now += 3_600_000;
+    world.on(told);
+    world.settle(&Act::Apply, 500);
+    assert_eq!(world.starts.len(), 1, "the destination has forgotten the key");
+    assert_eq!(world.state("acme", "1"), "in_doubt");
+    assert_eq!(world.open_parks().len(), 1, "it is held for a person");
+}
+
+#[test]
+fn a_record_that_was_parked_as_its_partition_went_is_asked_about_all_the_same() {
+    let mut world = World::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    world.act_all(&Act::Lose);
+    world.on(Event::Lost { assignment: world.assignment() });
+    world.assign(0);
+    world.sync_all();
+    world.settle(&Act::Apply, 500);
+    assert_eq!(world.state("acme", "1"), "applied", "the destination has it, and says so when it is asked");
+    assert_eq!(world.ledger["acme/1"].len(), 1);
+}
