@@ -388,6 +388,11 @@ fn commands_find_the_socket_in_the_stores_directory_and_answer_in_text_and_json(
     let shown = place.command(&["operations", "show", "--tenant", "acme", "--operation", "charge.v1", "--id", "c-1", "--output", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&json["key"], &json["state"]), (&doubtful.to_string().into(), &"in_doubt".into()));
+    let given = key("c-1").provider_key(0);
+    let attempt = &json["history"][0];
+    assert_eq!((&attempt["provider_key"], &attempt["provider_uuid"]), (&given.text.clone().into(), &given.uuid.to_string().into()));
+    let shown = place.command(&["operations", "show", &doubtful.to_string()]);
+    assert!(text(&shown.stdout).contains(&given.text), "what to look for at the destination: {}", text(&shown.stdout));
     let status = place.command(&["store", "status"]);
     assert!(text(&status.stdout).contains("in doubt 1"), "{}", text(&status.stdout));
     assert_eq!(text(&place.command(&["operations", "list", "--state", "disputed"]).stdout), "none disputed\n");

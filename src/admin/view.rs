@@ -90,6 +90,10 @@ pub struct AttemptView {
     pub slot: Option<String>,
     /// The generation of its provider key.
     pub key_generation: Option<u32>,
+    /// The idempotency key that the destination was given, to look for there; none where the operation's name is not stored.
+    pub provider_key: Option<String>,
+    /// The same as a UUID.
+    pub provider_uuid: Option<String>,
     /// The record's correlation id.
     pub correlation: Option<String>,
     /// What it said, with references and reasons.
@@ -226,11 +230,14 @@ fn age(since: UnixMillis, now: UnixMillis) -> u64 {
 fn attempt_view(known: &Known, attempt: AttemptId) -> AttemptView {
     let receipt = &known.receipt;
     let admission = receipt.admissions().get(&attempt);
+    let given = admission.and_then(|admission| Some(known.key.as_ref()?.provider_key(admission.key_generation)));
     AttemptView {
         attempt: AttemptName::from(attempt).to_string(),
         admitted: admission.map(|admission| time(admission.at)),
         slot: admission.map(|admission| admission.slot.to_string()),
         key_generation: admission.map(|admission| admission.key_generation),
+        provider_uuid: given.as_ref().map(|given| given.uuid.to_string()),
+        provider_key: given.map(|given| given.text),
         correlation: admission.and_then(|admission| admission.correlation.clone()),
         facts: receipt.facts().get(&attempt).into_iter().flatten().map(fact_text).collect(),
         doubt: receipt.doubts().contains_key(&attempt).then(|| doubt_view(known, attempt)),

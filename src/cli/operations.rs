@@ -160,6 +160,9 @@ fn attempt_text(attempt: &AttemptView) -> String {
     if let (Some(admitted), Some(slot)) = (&attempt.admitted, &attempt.slot) {
         text.push_str(&format!(" admitted {admitted} for {slot}"));
     }
+    if let Some(provider_key) = &attempt.provider_key {
+        text.push_str(&format!(" under {provider_key}"));
+    }
     if let Some(correlation) = &attempt.correlation {
         text.push_str(&format!(", correlation {}", plain(correlation)));
     }
