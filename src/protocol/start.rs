@@ -72,6 +72,17 @@ pub struct Situation {
     pub topic_known: Acquaintance,
     /// Where to start on a topic that has records and no committed offset.
     pub first_start: FirstStart,
+    /// Whether everything that the group ever ran was noted here.
+    pub lineage: Lineage,
+}
+
+/// Whether everything that the group ever ran was noted in this store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lineage {
+    /// It was, as far as offsets and marks tell.
+    Own,
+    /// The store was imported: the one that was exported may have run records since.
+    Imported,
 }
 
 /// Whether the store has marks of other partitions of the topic.
@@ -144,6 +155,16 @@ pub enum Refusal {
     NotOurs {
         /// The offset.
         committed: i64,
+    },
+    /// Make sure that the exported store never runs again, compare with the destination, and adopt an offset.
+    #[error(
+        "this store was imported and knows nothing of the topic, and the store that was exported may have run its records since (offsets {low} to {high}); accept an offset once with `receipted store adopt TOPIC/PARTITION --offset N --reason …`"
+    )]
+    Imported {
+        /// The first offset that the log has.
+        low: i64,
+        /// The offset after its last record.
+        high: i64,
     },
     /// Set it.
     #[error(
@@ -222,6 +243,8 @@ impl Situation {
     fn first(&self) -> Result<Start, Refusal> {
         let offset = match self.first_start {
             _ if self.high == 0 || self.topic_known == Acquaintance::Known => self.low,
+            // The setting may stand there for years; it does not speak of what ran elsewhere.
+            _ if self.lineage == Lineage::Imported => return Err(Refusal::Imported { low: self.low, high: self.high }),
             FirstStart::Unset => return Err(Refusal::FirstStartUnset { low: self.low, high: self.high }),
             FirstStart::Earliest => self.low,
             FirstStart::Latest => self.high,

@@ -9,7 +9,7 @@ use crate::{
     protocol::{
         known::Entry,
         machine::Assignment,
-        start::{self, Acquaintance, Metadata, Refusal, Situation, Start, Writer},
+        start::{self, Acquaintance, Lineage, Metadata, Refusal, Situation, Start, Writer},
     },
     store::{Batch, Partition, ReceiptStore},
 };
@@ -94,6 +94,7 @@ pub(super) fn situations(
     consumer: &BaseConsumer<Context>, partitions: &[Partition], settings: &Settings, store: &dyn ReceiptStore,
 ) -> Result<Vec<Situation>, Error> {
     let marks = store.marks();
+    let lineage = if store.imported().is_some() { Lineage::Imported } else { Lineage::Own };
     let committed = committed(consumer, partitions, store)?;
     let mut situations = Vec::with_capacity(partitions.len());
     for (partition, committed) in partitions.iter().zip(committed) {
@@ -112,6 +113,7 @@ pub(super) fn situations(
             adopted: own.adopted,
             topic_known: if known { Acquaintance::Known } else { Acquaintance::New },
             first_start: if fresh { first_start(consumer, partition, settings)? } else { start::FirstStart::Unset },
+            lineage,
         });
     }
     Ok(situations)

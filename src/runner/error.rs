@@ -72,6 +72,16 @@ pub enum Error {
         /// The static member name.
         name: String,
     },
+    /// Make sure that the exported store never runs again, compare with the destination, and adopt an offset for each partition.
+    #[error(
+        "this store was imported, and the store that it was exported from ({from}) may have gone on: records of {partitions} may have run, and parked or doubtful ones been settled, with receipts that are not here; make sure that the other one never runs again, compare with the destination, and then accept an offset once for each with `receipted store adopt TOPIC[/PARTITION] --reason …` (with `--offset N` where the group has committed none)"
+    )]
+    Unverified {
+        /// The other store's id.
+        from: String,
+        /// The partitions, each with the offset from which on nothing is known.
+        partitions: String,
+    },
     /// As the refusal says.
     #[error("partition {partition} is refused: {refusal}")]
     Refused {
@@ -93,6 +103,16 @@ impl Error {
         Self::Broker { action, detail: source.to_string() }
     }
 
+    /// Refuses an imported store of which nobody has said how far the other one came.
+    pub(super) fn unverified(store: &dyn store::ReceiptStore) -> Result<(), Self> {
+        match store.imported() {
+            Some(imported) if !imported.unverified.is_empty() => {
+                Err(Self::Unverified { partitions: imported.partitions(), from: imported.from })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The process's exit code: 74 when the store failed, 78 when a person must change something first, 75 when a restart may do.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -105,6 +125,7 @@ impl Error {
             | Self::OtherMember { .. }
             | Self::NotAlone { .. }
             | Self::NameTaken { .. }
+            | Self::Unverified { .. }
             | Self::Refused { .. } => 78,
             Self::Unreachable { .. } | Self::Broker { .. } | Self::Client { .. } => 75,
         }

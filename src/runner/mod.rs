@@ -82,10 +82,12 @@ impl Runner {
     /// The caller closes the store.
     ///
     /// # Errors
-    /// Before it touches the broker, when a client setting is receipted's own or the app reads its own dead letters. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
+    /// Before it touches the broker, when a client setting is receipted's own, the app reads its own dead letters, or the store was imported and an offset is not adopted. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
     /// Receipts are durable all the same, and a restart goes on from there.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
         self.settings.check(self.routes.topics().map(|(topic, _)| topic))?;
+        // Before anything of it is taken up: what is parked runs before partitions are assigned.
+        Error::unverified(&*self.store)?;
         let (settings, store) = (self.settings.clone(), self.store.clone());
         let (commands, received) = std::sync::mpsc::channel();
         let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);

@@ -213,6 +213,37 @@ impl fmt::Display for Partition {
     }
 }
 
+/// Where an imported store came from, and what nobody has vouched for yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The id of the store that was exported.
+    pub from: String,
+    /// When it was exported.
+    pub exported: UnixMillis,
+    /// Partitions for which no offset was adopted since the import, each with the watermark of the export: the exported store may have
+    /// run what comes from there on, and settled what was parked or in doubt.
+    pub unverified: BTreeMap<Partition, Option<i64>>,
+}
+
+impl Imported {
+    /// Partitions that a text names, at most.
+    const NAMED_MAX: usize = 50;
+
+    /// The unverified partitions in words, with the offsets from which on they are.
+    #[must_use]
+    pub fn partitions(&self) -> String {
+        let from = |(partition, watermark): (&Partition, &Option<i64>)| match watermark {
+            Some(watermark) => format!("{partition} from offset {watermark} on"),
+            None => format!("{partition} from its first offset on"),
+        };
+        let mut named: Vec<String> = self.unverified.iter().take(Self::NAMED_MAX).map(from).collect();
+        if let Some(more) = self.unverified.len().checked_sub(Self::NAMED_MAX).filter(|more| *more > 0) {
+            named.push(format!("and {more} more partitions"));
+        }
+        named.join(", ")
+    }
+}
+
 /// What a listing asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
@@ -329,6 +360,11 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// # Errors
     /// When the note cannot be made durable.
     fn adopt(&self, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error>;
+
+    /// Where the store came from when it was imported. From memory.
+    fn imported(&self) -> Option<Imported> {
+        None
+    }
 
     /// The durable counters.
     fn totals(&self) -> Totals;

@@ -5,7 +5,7 @@ use crate::{
     notes::{SLOTS_MAX, Said},
     state::{Destination, Life, Phase, Process, Request, Rule, State},
 };
-use receipted::protocol::start::{Acquaintance, FirstStart, Situation, Writer};
+use receipted::protocol::start::{Acquaintance, FirstStart, Lineage, Situation, Writer};
 
 impl Model {
     pub(crate) fn world(&self, state: &State, out: &mut Nexts) {
@@ -191,6 +191,7 @@ impl Model {
             adopted: None,
             topic_known: Acquaintance::New,
             first_start: FirstStart::Earliest,
+            lineage: Lineage::Own,
         };
         let start = situation.decide().expect("the store's own offsets");
         let mut slots = [Phase::Done; SLOTS_MAX];

@@ -28,7 +28,7 @@ use crate::{
         machine::Assignment,
         note::Slot,
         park::Payload,
-        start::{Acquaintance, FirstStart as First, Situation, Writer},
+        start::{Acquaintance, FirstStart as First, Lineage, Situation, Writer},
     },
     store::{Batch, Partition, ReceiptStore, Which, memory::MemoryStore},
 };
@@ -395,6 +395,7 @@ impl Rehearsal {
                 adopted: own.adopted,
                 topic_known: Acquaintance::New,
                 first_start: First::Earliest,
+                lineage: Lineage::Own,
             };
             let decided = situation.decide();
             let start = decided.map_err(|refusal| super::Error::Refused { partition: partition.clone(), refusal })?;

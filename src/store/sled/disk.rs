@@ -5,7 +5,7 @@ use super::{
     super::Error,
     blocks::{self, Packer},
     directory::{Directory, io},
-    entries::{Broken, Counts, Entries, Parks, StoredPark, Translation, add},
+    entries::{Broken, Counts, Entries, Parks, StoreMeta, StoredPark, Translation, add},
     format::{self, Damage, Key, Meta, NoteKey, RawPark},
     places::short,
     progress::Progress,
@@ -99,6 +99,20 @@ impl Disk {
         self.sync()?;
         self.progress.note(self.store_id, self.counts.groups)?;
         Ok(places)
+    }
+
+    /// Puts entries of another store into this new one, as they are. Not durable before [`Disk::filled`].
+    pub(super) fn fill(&self, entries: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), Error> {
+        let mut batch = Batch::default();
+        entries.into_iter().for_each(|(key, value)| batch.insert(key, value));
+        self.reader.with(|db| db.apply_batch(batch).map_err(|error| translate(self.directory.root(), "write", error)))
+    }
+
+    /// Makes all that it was filled with durable.
+    pub(super) fn filled(&mut self, store_id: [u8; 16], groups: u64) -> Result<(), Error> {
+        self.reader.with(|db| db.flush().map(drop).map_err(|error| translate(self.directory.root(), "write", error)))?;
+        self.sync()?;
+        self.progress.note(store_id, groups)
     }
 
     fn translate(&mut self, notes: &[Note], entries: Entries) -> Result<(Entries, Vec<(KeyDigest, u64)>), Error> {
@@ -196,6 +210,24 @@ impl Reader {
     /// One entry's value, unchecked.
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, Error> {
         self.with(|db| db.get(key).map_err(|error| translate(&self.root, "read", error)))
+    }
+
+    /// Every entry as it is, in the order of their keys.
+    pub(super) fn all<E>(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<Result<(), E>, Error> {
+        self.with(|db| {
+            for entry in db.iter() {
+                let (key, value) = entry.map_err(|error| translate(&self.root, "read", error))?;
+                if let Err(error) = visit(&key, &value) {
+                    return Ok(Err(error));
+                }
+            }
+            Ok(Ok(()))
+        })
+    }
+
+    /// The store's name, where it has one.
+    pub(super) fn meta(&self) -> Result<Option<StoreMeta>, Error> {
+        self.get_read(Key::Meta(Meta::Store))
     }
 
     fn get_read<T: serde::de::DeserializeOwned>(&self, key: Key) -> Result<Option<T>, Error> {

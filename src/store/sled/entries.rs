@@ -47,6 +47,19 @@ pub(super) struct Counts {
     pub(super) blocks: u64,
 }
 
+/// One import, in the body of [`Meta::Imports`], which lists them oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Import {
+    /// The store that was exported.
+    pub(super) from: [u8; 16],
+    pub(super) exported: UnixMillis,
+    pub(super) at: UnixMillis,
+    /// Adoptions that came with it: those with this number and above were made since.
+    pub(super) adoptions: u64,
+    /// Partitions that were known, each with its watermark.
+    pub(super) partitions: Vec<(String, i32, Option<i64>)>,
+}
+
 /// Body of a claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Claim {

@@ -33,6 +33,8 @@ pub(super) enum Meta {
     Binding,
     /// How many notes there are, so that a lost one is noticed.
     Counts,
+    /// Which store this one was imported from, and what of it is unverified.
+    Imports,
 }
 
 /// A slot with its topic's number.
@@ -150,6 +152,7 @@ impl Key {
                 0 => Meta::Store,
                 1 => Meta::Binding,
                 2 => Meta::Counts,
+                3 => Meta::Imports,
                 _ => return None,
             }),
             TOPIC => Self::Topic(rest.u32()?),

@@ -18,11 +18,12 @@ mod progress;
 mod room;
 mod scan;
 mod topics;
+pub mod transfer;
 mod writer;
 
 pub use super::FileSystem;
 pub use file_system::DiskFacts;
-pub use offline::{Report, adopt, verify};
+pub use offline::{Report, Stage, Step, adopt, verify, verify_watched};
 pub use probe::{Probe, SyncTimes};
 
 use self::{
@@ -34,7 +35,8 @@ use self::{
     writer::Command,
 };
 use super::{
-    Batch, Error, Identity, Marks, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding, index::Index, system_clock,
+    Batch, Error, Identity, Imported, Marks, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding, index::Index,
+    system_clock,
 };
 use crate::protocol::{
     change::{Incident, Totals},
@@ -151,6 +153,7 @@ struct Shared {
     index: RwLock<Index>,
     stopped: OnceLock<Error>,
     binding: RwLock<Option<(String, String)>>,
+    imported: RwLock<Option<Imported>>,
     nonces: HashSet<String>,
     parked_bytes_max: u64,
     room: Room,
@@ -335,6 +338,10 @@ impl ReceiptStore for SledStore {
     fn adopt(&self, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
         let (partition, reason) = (partition.clone(), reason.to_string());
         self.ask(|reply| Command::Adopt { partition, offset, reason, reply })
+    }
+
+    fn imported(&self) -> Option<Imported> {
+        self.shared.imported.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn totals(&self) -> Totals {

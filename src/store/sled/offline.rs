@@ -1,7 +1,7 @@
-//! Owns what is done to a stopped store: checking it, and adopting an offset. It takes the directory's lock and writes no claim.
+//! Owns what is done to a stopped store: checking it, and adopting an offset (`transfer` has export and import). It takes the directory's lock and writes no claim.
 
 use super::{
-    super::{Error, Marks, Partition, system_clock},
+    super::{Error, Imported, Marks, Partition, system_clock},
     directory::{Directory, Missing},
     disk::Disk,
     entries::{Adoption, StoredPark},
@@ -25,6 +25,40 @@ use std::{
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// Problems that a report names, at most.
 const PROBLEMS_MAX: usize = 100;
+
+/// How far a command on a stopped store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// What it does.
+    pub stage: Stage,
+    /// How much of it is done: entries, or bytes of a file.
+    pub done: u64,
+    /// About how much there is; 0 where that is not known.
+    pub of: u64,
+}
+
+/// What a command on a stopped store does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Opens the store's log.
+    Opening,
+    /// Reads and checks entries.
+    Checking,
+    /// Reads and checks parked records.
+    CheckingRecords,
+    /// Writes the export; in entries.
+    Writing,
+    /// Reads the export into a new store; in bytes.
+    Filling,
+    /// Waits for the disk.
+    Syncing,
+}
+
+/// Is told how far it is.
+pub(super) type Watch<'a> = &'a mut dyn FnMut(Step);
+
+/// Entries between two words on how far it is.
+pub(super) const ENTRIES_A_STEP: u64 = 1024;
 
 /// What `verify` found.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +91,8 @@ pub struct Report {
     pub marks: BTreeMap<Partition, Marks>,
     /// Adopted offsets with their reasons, by partition, each oldest first.
     pub adoptions: Vec<(Partition, i64, String)>,
+    /// Where the store came from when it was imported, and what of it is unverified.
+    pub imported: Option<Imported>,
     /// Values that sled put into files of their own. There should be none.
     pub blobs: u64,
     /// Damaged snapshot files that this open moved aside.
@@ -99,6 +135,12 @@ impl fmt::Display for Report {
         writeln!(f, "{} operations with {} notes, {} unresolved attempts", self.operations, self.notes, self.unresolved)?;
         writeln!(f, "{} park notes in {} chunks; {} open with {} bytes", self.parks, self.chunks, self.parked, self.parked_bytes)?;
         writeln!(f, "{} incidents", self.incidents)?;
+        if let Some(imported) = &self.imported {
+            writeln!(f, "imported from store {}", imported.from)?;
+            if !imported.unverified.is_empty() {
+                writeln!(f, "unverified, until an offset is adopted for each: {}", imported.partitions())?;
+            }
+        }
         for problem in &self.problems {
             writeln!(f, "problem: {problem}")?;
         }
@@ -115,8 +157,24 @@ impl fmt::Display for Report {
 /// # Errors
 /// [`Error::InUse`] while a process runs on it, and what keeps it from being opened at all. What is wrong inside is in the report.
 pub fn verify(directory: &Path) -> Result<Report, Error> {
+    verify_watched(directory, &mut |_| {})
+}
+
+/// Does what [`verify`] does, and tells now and then how far it is.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_watched(directory: &Path, watch: &mut dyn FnMut(Step)) -> Result<Report, Error> {
+    let (disk, report) = audited(directory, watch)?;
+    disk.close()?;
+    Ok(report)
+}
+
+/// Opens a stopped store and checks it.
+pub(super) fn audited(directory: &Path, watch: Watch<'_>) -> Result<(Disk, Report), Error> {
+    watch(Step { stage: Stage::Opening, done: 0, of: 0 });
     let disk = Disk::open(Arc::new(Directory::take(directory, Missing::Refuse)?), CACHE_BYTES, None)?;
-    let mut audit = Audit::default();
+    let mut audit = Audit { watch, report: Report::default(), effects: BTreeMap::new(), misnamed: BTreeMap::new(), counted_chunks: 0 };
     match scan(&disk.reader, &mut audit) {
         Ok(contents) => audit.conclude(directory, &disk, contents),
         Err(error) => audit.report.found(error),
@@ -124,8 +182,7 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
     audit.chunks(&disk);
     audit.report.blobs = disk.directory.blobs()? as u64;
     audit.report.set_aside.clone_from(&disk.directory.aside);
-    disk.close()?;
-    Ok(audit.report)
+    Ok((disk, audit.report))
 }
 
 /// Accepts a committed offset that is not this store's, once, noted with its reason for ever. Makes the store when there is none.
@@ -141,8 +198,8 @@ pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str)
     written.and(disk.close())
 }
 
-#[derive(Default)]
-struct Audit {
+struct Audit<'a> {
+    watch: Watch<'a>,
     report: Report,
     /// Operations with more than one effect, and how many.
     effects: BTreeMap<KeyDigest, u64>,
@@ -151,7 +208,7 @@ struct Audit {
     counted_chunks: u64,
 }
 
-impl Visitor for Audit {
+impl Visitor for Audit<'_> {
     fn operation(&mut self, key: KeyDigest, known: Known) {
         self.report.unresolved += known.receipt.unresolved().len() as u64;
         let effects = known.receipt.effects();
@@ -168,9 +225,13 @@ impl Visitor for Audit {
         self.report.found(error);
         Ok(())
     }
+
+    fn read(&mut self, done: u64, of: u64) {
+        (self.watch)(Step { stage: Stage::Checking, done, of });
+    }
 }
 
-impl Audit {
+impl Audit<'_> {
     fn conclude(&mut self, directory: &Path, disk: &Disk, contents: Contents) {
         if contents.meta.is_none() {
             self.report.problem("the entry that names the store is missing");
@@ -193,6 +254,7 @@ impl Audit {
         report.parked = index.open_parks() as u64;
         report.parked_bytes = index.parked_bytes();
         report.incidents = contents.found.incidents;
+        report.imported = contents.imported();
         report.marks = index.marks().clone();
         let adoptions = contents.adoptions.into_iter();
         report.adoptions = adoptions.map(|(partition, adoption)| (partition, adoption.offset, adoption.reason)).collect();
@@ -230,9 +292,12 @@ impl Audit {
 
     /// Every chunk's checksum, and that the chunks of each park note add up.
     fn chunks(&mut self, disk: &Disk) {
-        let reader = &disk.reader;
+        let (reader, of) = (&disk.reader, self.counted_chunks);
         let read = reader.raw(Key::all_chunks(), |key, value| {
             self.report.chunks += 1;
+            if self.report.chunks.is_multiple_of(ENTRIES_A_STEP) {
+                (self.watch)(Step { stage: Stage::CheckingRecords, done: self.report.chunks, of });
+            }
             if let Err(error) = reader.check(key, value) {
                 self.report.found(error);
             }

@@ -38,6 +38,7 @@ impl SledStore {
         let (mut disk, mut contents) = open_disk(directory.clone(), options.cache_bytes, options.before_sync.clone(), &mut warm)?;
         let Warm(cache) = warm;
         cache.set_places(std::mem::take(&mut contents.places));
+        let imported = RwLock::new(contents.imported());
         let now = (options.clock)();
         let identity = claim(&mut disk, &contents, now)?;
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
@@ -49,6 +50,7 @@ impl SledStore {
             index: RwLock::new(contents.index),
             stopped: OnceLock::new(),
             binding: RwLock::new(contents.binding),
+            imported,
             nonces,
             parked_bytes_max: options.parked_bytes_max,
             room,

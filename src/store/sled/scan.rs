@@ -1,10 +1,10 @@
 //! Owns reading a whole store: what an open rebuilds its memory from, and what `verify` checks. It writes nothing.
 
 use super::{
-    super::{Error, Marks, Partition},
+    super::{Error, Imported, Marks, Partition},
     blocks,
     disk::Reader,
-    entries::{Adoption, Claim, Counts, StoreMeta, StoredClosing, StoredMarks, StoredPark, StoredTotal},
+    entries::{Adoption, Claim, Counts, Import, StoreMeta, StoredClosing, StoredMarks, StoredPark, StoredTotal},
     format::{self, Damage, FORMAT, Key, Meta, RawPark},
     gather::{Gather, Pass},
     places::Places,
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     protocol::{
         change::Incident,
-        key::KeyDigest,
+        key::{KeyDigest, hex},
         known::Known,
         park::{End, Openness, Park, ParkId, SlotNotes},
     },
@@ -32,6 +32,9 @@ pub(super) struct Contents {
     pub(super) claims: BTreeMap<u64, Claim>,
     pub(super) stops: BTreeSet<u64>,
     pub(super) adoptions: Vec<(Partition, Adoption)>,
+    pub(super) imports: Vec<Import>,
+    /// Partitions with an adoption since the last import.
+    pub(super) accepted: BTreeSet<Partition>,
     pub(super) index: Index,
     /// As written with the last group.
     pub(super) stored: Counts,
@@ -51,7 +54,12 @@ pub(super) trait Visitor {
     fn operation(&mut self, key: KeyDigest, known: Known);
     /// Damage. The scan goes on when this is no error.
     fn damage(&mut self, error: Error) -> Result<(), Error>;
+    /// How many entries were read, of about how many. Now and then.
+    fn read(&mut self, _done: u64, _of: u64) {}
 }
+
+/// Entries between two words on how far it is.
+const ENTRIES_A_STEP: u64 = 1024;
 
 /// Wants no operation and takes no damage.
 pub(super) struct Strict;
@@ -70,6 +78,7 @@ struct Scan<'a, V> {
     contents: Contents,
     gather: Gather<'a>,
     park: Option<(ParkId, Arc<Park>, Openness)>,
+    read: u64,
 }
 
 /// Reads everything but payload chunks.
@@ -78,11 +87,12 @@ pub(super) fn scan<V: Visitor>(reader: &Reader, visitor: &mut V) -> Result<Conte
     if let Some(found) = reader.format()?.filter(|found| *found != FORMAT) {
         return Err(Error::Format { directory: reader.root().into(), found, expected: FORMAT });
     }
-    let mut scan = Scan { reader, visitor, contents: Contents::default(), gather: Gather::new(reader), park: None };
+    let mut scan = Scan { reader, visitor, contents: Contents::default(), gather: Gather::new(reader), park: None, read: 0 };
     for range in Key::without_chunks() {
         reader.with(|db| {
             for entry in db.range(range) {
                 let (key, value) = entry.map_err(|error| super::disk::translate(reader.root(), "read", error))?;
+                scan.count();
                 let read = reader.check(&key, &value).and_then(|(parsed, body)| scan.entry(&key, parsed, body));
                 if let Err(error) = read {
                     scan.visitor.damage(error)?;
@@ -106,6 +116,14 @@ impl<V: Visitor> Scan<'_, V> {
         match key {
             Key::Block(number) => self.block(bytes, number, body),
             _ => self.slot(key, body).map_err(|damage| self.reader.damaged(bytes, damage)),
+        }
+    }
+
+    fn count(&mut self) {
+        self.read += 1;
+        if self.read.is_multiple_of(ENTRIES_A_STEP) {
+            let Counts { blocks, parks, ends, incidents, .. } = self.contents.stored;
+            self.visitor.read(self.read, blocks + parks + ends + incidents);
         }
     }
 
@@ -133,6 +151,7 @@ impl<V: Visitor> Scan<'_, V> {
             Key::Meta(Meta::Store) => contents.meta = Some(format::read(body)?),
             Key::Meta(Meta::Binding) => contents.binding = Some(format::read(body)?),
             Key::Meta(Meta::Counts) => contents.stored = format::read(body)?,
+            Key::Meta(Meta::Imports) => contents.imports = format::read(body)?,
             Key::Topic(number) => self.reader.topics_mut().insert(number, &format::read::<String>(body)?),
             Key::Claim(claim) => drop(contents.claims.insert(claim, format::read(body)?)),
             Key::Stop(claim) => drop(contents.stops.insert(claim)),
@@ -140,8 +159,13 @@ impl<V: Visitor> Scan<'_, V> {
                 let partition = partition_of(self.reader, topic, partition)?;
                 contents.index.mark(partition, Marks::from(format::read::<StoredMarks>(body)?));
             }
-            Key::Adoption { topic, partition, .. } => {
-                contents.adoptions.push((partition_of(self.reader, topic, partition)?, format::read(body)?));
+            Key::Adoption { topic, partition, number } => {
+                let partition = partition_of(self.reader, topic, partition)?;
+                // The entry about imports sorts before adoptions.
+                if contents.imports.last().is_some_and(|import| number >= import.adoptions) {
+                    contents.accepted.insert(partition.clone());
+                }
+                contents.adoptions.push((partition, format::read(body)?));
             }
             Key::Total(_) => {
                 let (total, value) = format::read::<StoredTotal>(body)?;
@@ -225,6 +249,15 @@ fn partition_of(reader: &Reader, topic: u32, number: i32) -> Result<Partition, D
 }
 
 impl Contents {
+    /// Where the store came from, and what of it is unverified.
+    pub(super) fn imported(&self) -> Option<Imported> {
+        let import = self.imports.last()?;
+        let known = import.partitions.iter();
+        let known = known.map(|(topic, number, watermark)| (Partition { topic: topic.as_str().into(), number: *number }, *watermark));
+        let unverified = known.filter(|(partition, _)| !self.accepted.contains(partition)).collect();
+        Some(Imported { from: hex(&import.from), exported: import.exported, unverified })
+    }
+
     /// Whether the store can be read by this program, and whether every note that was counted is there.
     pub(super) fn check(&self, root: &Path, progress: Option<([u8; 16], u64)>) -> Result<(), Error> {
         let corrupt = |detail: String| Error::Corrupt { directory: root.into(), detail };

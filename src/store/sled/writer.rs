@@ -182,6 +182,9 @@ impl Writer {
         let number = self.adoptions;
         self.durable(|disk| write_adoption(disk, partition, number, marks, &adoption))?;
         self.adoptions += 1;
+        if let Some(imported) = &mut *self.shared.imported.write().unwrap_or_else(PoisonError::into_inner) {
+            imported.unverified.remove(partition);
+        }
         self.shared.index.write().unwrap_or_else(PoisonError::into_inner).mark(partition.clone(), marks);
         Ok(())
     }
