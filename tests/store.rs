@@ -21,6 +21,9 @@ mod kill;
 mod make;
 #[path = "store/model.rs"]
 mod model;
+#[cfg(feature = "sled")]
+#[path = "store/transfer.rs"]
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
     }
     trials.extend(model::trials());
     #[cfg(feature = "sled")]
-    trials.extend(durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()).chain(disk::trials()));
+    trials.extend(
+        durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()).chain(disk::trials()).chain(transfer::trials()),
+    );
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

@@ -148,6 +148,22 @@ pub(super) enum StoreCommand {
         #[command(flatten)]
         at: StoreAt,
     },
+    /// Write all of a stopped store into one file, checked on the way. The file is there whole or not at all.
+    Export {
+        /// The new file; one that is there is not written over.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        at: StoreAt,
+    },
+    /// Make a new store of an export. It starts once an offset is adopted for each partition: the exported store may have gone on.
+    Import {
+        /// What `store export` wrote.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        at: StoreAt,
+    },
     /// Accept the group's committed offsets once, into a stopped store: the way in for an existing group, and past a refusal.
     Adopt {
         /// TOPIC for each of its partitions, or TOPIC/PARTITION.

@@ -6,6 +6,7 @@ mod check_config;
 mod entry;
 mod operations;
 mod output;
+mod progress;
 mod routes;
 mod serve;
 mod store;

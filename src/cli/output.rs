@@ -1,7 +1,7 @@
 //! Owns how commands answer: tables for people, JSON for programs, and the exit code of what went wrong.
 
 use super::serve;
-use crate::{admin::client, config, handler, protocol::key::hex, store};
+use crate::{admin::client, config, handler, protocol::key::hex, store, store::sled::transfer};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::{
@@ -91,6 +91,18 @@ impl From<handler::BuildError> for Failure {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         Self::new(if let store::Error::InUse { .. } = error { SET_UP } else { STORE }, &error)
+    }
+}
+
+impl From<transfer::Error> for Failure {
+    fn from(error: transfer::Error) -> Self {
+        let code = match &error {
+            transfer::Error::Store(store) => return store.clone().into(),
+            transfer::Error::Io { source, action: "open", .. } if source.kind() == ErrorKind::NotFound => UNKNOWN,
+            transfer::Error::Unsound { .. } | transfer::Error::Io { .. } => STORE,
+            _ => REFUSED,
+        };
+        Self::new(code, &error)
     }
 }
 

@@ -1,25 +1,38 @@
-//! Owns `store`: a running one at a glance, a stopped one checked, and a group's offsets accepted into it.
+//! Owns `store`: a running one at a glance; a stopped one checked, exported, made of an export; and a group's offsets accepted into it.
 
 use super::{
     args::StoreCommand,
     operations::{client, directory},
     output::{Failure, Output, print},
+    progress::Progress,
     serve::settings,
 };
-use crate::{admin::look::Status, config::Config, runner, store::Partition};
-use serde_json::json;
+use crate::{
+    admin::look::Status,
+    config::Config,
+    runner,
+    store::{
+        Imported, Partition,
+        sled::{self, transfer},
+    },
+};
+use serde_json::{Value, json};
 use std::path::Path;
 
 pub(super) async fn run(command: StoreCommand, config: Option<&Path>, output: Output) -> Result<(), Failure> {
     match command {
         StoreCommand::Status { at } => print(&client(&at, config)?.status().await?, output, status_text),
         StoreCommand::Verify { at } => verify(&directory(&at, config)?, output),
+        StoreCommand::Export { file, at } => export(&directory(&at, config)?, &file, output),
+        StoreCommand::Import { file, at } => import(&file, &directory(&at, config)?, output),
         StoreCommand::Adopt { target, offset, reason } => adopt(&target, offset, &reason, config, output),
     }
 }
 
 fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
-    let report = crate::store::sled::verify(directory)?;
+    let progress = Progress::begin(output);
+    let report = sled::verify_watched(directory, &mut |step| progress.step(step))?;
+    progress.end();
     let offsets = |(partition, marks): (&Partition, &crate::store::Marks)| {
         (partition.to_string(), json!({ "watermark": marks.watermark, "committed": marks.committed, "adopted": marks.adopted }))
     };
@@ -37,11 +50,91 @@ fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
         "incidents": report.incidents,
         "partitions": report.marks.iter().map(offsets).collect::<serde_json::Map<_, _>>(),
         "adoptions": report.adoptions.iter().map(adoption).collect::<Vec<_>>(),
+        "imported": imported(report.imported.as_ref()),
         "problems": report.problems,
         "problems_total": report.problems_total,
     });
     print(&all, output, |_| report.to_string())?;
     if report.is_sound() { Ok(()) } else { Err(Failure::damaged(report.problems_total)) }
+}
+
+fn imported(imported: Option<&Imported>) -> Value {
+    let Some(imported) = imported else { return Value::Null };
+    let unverified = imported.unverified.iter().map(|(partition, watermark)| (partition.to_string(), json!({ "from": watermark })));
+    json!({ "from": imported.from, "exported_ms": imported.exported.0, "unverified": unverified.collect::<serde_json::Map<_, _>>() })
+}
+
+/// Standard input and output are no files that can be checked, or named once they are whole.
+fn check_file(file: &Path) -> Result<(), Failure> {
+    if file.as_os_str() == "-" { Err(Failure::usage("FILE has to be a file; - is not one")) } else { Ok(()) }
+}
+
+fn export(directory: &Path, file: &Path, output: Output) -> Result<(), Failure> {
+    check_file(file)?;
+    let progress = Progress::begin(output);
+    let exported = transfer::export(directory, file, &mut |step| progress.step(step))?;
+    progress.end();
+    let all = json!({
+        "file": file,
+        "store": exported.store_id,
+        "cluster": exported.binding.as_ref().map(|(cluster, _)| cluster),
+        "group": exported.binding.as_ref().map(|(_, group)| group),
+        "exported_ms": exported.at.0,
+        "entries": exported.entries,
+        "bytes": exported.bytes,
+        "operations": exported.operations,
+        "unresolved": exported.unresolved,
+        "parked": exported.parked,
+    });
+    print(&all, output, |_| {
+        format!(
+            "{} holds store {}: {} operations, {} unresolved attempts, {} parked records; {} entries, {} bytes
+             once it is imported elsewhere, this store must never run again",
+            file.display(),
+            exported.store_id,
+            exported.operations,
+            exported.unresolved,
+            exported.parked,
+            exported.entries,
+            exported.bytes,
+        )
+    })
+}
+
+fn import(file: &Path, directory: &Path, output: Output) -> Result<(), Failure> {
+    check_file(file)?;
+    let progress = Progress::begin(output);
+    let filled = transfer::import(file, directory, &mut |step| progress.step(step))?;
+    progress.end();
+    let (report, origin) = (&filled.report, &filled.imported);
+    let all = json!({
+        "store": report.store_id,
+        "entries": filled.entries,
+        "operations": report.operations,
+        "unresolved": report.unresolved,
+        "parked": report.parked,
+        "imported": imported(Some(origin)),
+    });
+    print(&all, output, |_| {
+        let mut text = format!(
+            "{} is new store {}, made of store {}: {} operations, {} unresolved attempts, {} parked records",
+            directory.display(),
+            report.store_id,
+            origin.from,
+            report.operations,
+            report.unresolved,
+            report.parked,
+        );
+        if !origin.unverified.is_empty() {
+            text.push_str(&format!(
+                "\nunverified, as the exported store may have gone on: {}\n\
+                 make sure that it never runs again, then accept an offset for each with `store adopt TOPIC[/PARTITION] --reason …`; \
+                 until then no start",
+                origin.partitions(),
+            ));
+        }
+        text
+    })
 }
 
 fn adopt(target: &str, offset: Option<i64>, reason: &str, config: Option<&Path>, output: Output) -> Result<(), Failure> {
@@ -59,12 +152,13 @@ fn adopt(target: &str, offset: Option<i64>, reason: &str, config: Option<&Path>,
         }
     };
     if offsets.is_empty() {
-        let remedy = "a partition without one starts at the store's watermark, or at kafka.first_start";
+        let remedy =
+            "a partition without one starts at the store's watermark, or at kafka.first_start; after an import name it with --offset";
         return Err(Failure::set_up(format!("group {:?} has committed nothing for {target:?}", config.kafka.group), remedy));
     }
     let adopted = offsets.iter().map(|(number, offset)| {
         let partition = Partition { topic: wanted.0.into(), number: *number };
-        crate::store::sled::adopt(&config.store.directory, &partition, *offset, reason)?;
+        sled::adopt(&config.store.directory, &partition, *offset, reason)?;
         Ok(json!({ "partition": partition.to_string(), "offset": offset }))
     });
     let adopted = adopted.collect::<Result<Vec<_>, Failure>>()?;

@@ -77,7 +77,7 @@ pub enum Error {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where its chunk begins.
+        /// About where.
         at: u64,
         /// What was found.
         detail: String,
