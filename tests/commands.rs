@@ -70,7 +70,8 @@ fn main() -> ExitCode {
             let mut tests = trials![
                 routes_are_printed_and_nothing_is_connected,
                 a_program_inside_a_runtime_says_what_to_do,
-                what_is_missing_is_said_first
+                what_is_missing_is_said_first,
+                a_stopped_store_goes_into_a_file_and_becomes_a_new_one
             ];
             tests.extend(trials![real broker:
                 a_program_runs_and_is_seen_and_settled_and_stops,
@@ -216,6 +217,43 @@ fn what_is_missing_is_said_first() {
     assert!(refused(&output, 78).contains("kafka.brokers is not set"));
 }
 
+fn a_stopped_store_goes_into_a_file_and_becomes_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (old, file, new) = (path("old"), path("receipts.export"), path("new"));
+    let partition = receipted::store::Partition { topic: "orders".into(), number: 0 };
+    receipted::store::sled::adopt(&folder.path().join("old"), &partition, 7, "an existing group").unwrap();
+    let run = |arguments: &[&str]| command("program", "orders", &[&["store"], arguments].concat());
+    let json = |output: &Output| -> serde_json::Value {
+        assert_eq!(text(&output.stderr), "", "no progress where programs read");
+        serde_json::from_str(done(output)).unwrap()
+    };
+
+    let said = json(&run(&["export", &file, "--store", &old, "--output", "json"]));
+    let from = said["store"].clone();
+    assert_eq!((said["operations"].as_u64(), said["bytes"].as_u64()), (Some(0), Some(std::fs::metadata(&file).unwrap().len())));
+    assert!(refused(&run(&["export", &file, "--store", &old]), 65).contains("never written over"));
+    assert!(refused(&run(&["export", "-", "--store", &old]), 2).contains("- is not one"));
+    assert!(refused(&run(&["export", &path("none.export"), "--store", &path("none")]), 74).contains("find a store"));
+
+    let said = json(&run(&["import", &file, "--store", &new, "--output", "json"]));
+    assert_eq!((&said["imported"]["from"], &said["imported"]["unverified"]["orders/0"]["from"]), (&from, &7.into()));
+    assert_ne!(said["store"], from);
+    assert!(refused(&run(&["import", &file, "--store", &new]), 65).contains("not an empty directory"));
+    assert!(refused(&run(&["import", &path("none.export"), "--store", &path("third")]), 66).contains("none.export"));
+    let cut = path("cut.export");
+    std::fs::write(&cut, &std::fs::read(&file).unwrap()[..100]).unwrap();
+    assert!(refused(&run(&["import", &cut, "--store", &path("third")]), 65).contains("ends at byte 100"));
+    assert!(!folder.path().join("third").exists());
+    let third = run(&["import", &file, "--store", &path("third")]);
+    for part in ["is new store", "orders/0 from offset 7 on", "never runs again", "store adopt"] {
+        assert!(done(&third).contains(part), "{part:?} in {}", text(&third.stdout));
+    }
+    let said = json(&run(&["verify", "--store", &new, "--output", "json"]));
+    assert_eq!((&said["sound"], &said["imported"]["from"]), (&true.into(), &from));
+    assert!(done(&run(&["verify", "--store", &new])).contains("unverified, until an offset is adopted for each: orders/0"));
+}
+
 fn a_program_runs_and_is_seen_and_settled_and_stops() {
     let program = Program::new("earliest");
     let mut child = program.start();
@@ -249,8 +287,12 @@ fn a_program_runs_and_is_seen_and_settled_and_stops() {
     let shown = program.command(&["operations", "show", "--tenant", "acme", "--operation", "ship.v1", "--id", "lost-1"]);
     assert!(done(&shown).contains("seen at the depot"), "{}", text(&shown.stdout));
 
-    let busy = program.command(&["store", "verify"]);
-    assert!(refused(&busy, 78).contains("in use"));
+    let file = program.folder.path().join("export");
+    for command in [vec!["verify"], vec!["export", file.to_str().unwrap()]] {
+        let busy = program.command(&[vec!["store"], command].concat());
+        assert!(refused(&busy, 78).contains("in use"));
+    }
+    assert!(!file.exists());
     Program::stop(&mut child);
     assert!(!program.store().join("receipted.sock").exists());
     assert_eq!(http::get(&program.address(), "/health/live").map_err(|_| ()), Err(()));

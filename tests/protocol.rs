@@ -22,3 +22,5 @@ mod receipt;
 mod sets;
 #[path = "protocol/settle.rs"]
 mod settle;
+#[path = "protocol/start.rs"]
+mod start;

@@ -85,6 +85,8 @@ fn main() {
         stores::an_older_copy_goes_on_once_the_offset_is_adopted,
         stores::an_older_copy_with_another_start_since_is_refused_too,
         stores::a_copy_beside_the_original_is_refused_and_the_original_goes_on,
+        stores::an_imported_store_is_refused_until_its_offsets_are_adopted,
+        stores::what_is_parked_in_an_imported_store_waits_for_that_too,
         stores::a_store_of_another_cluster_or_group_is_refused,
         members::another_live_member_is_refused_until_it_is_gone,
         members::a_member_that_joins_later_ends_this_one,

@@ -1,10 +1,14 @@
 //! The wrong store.
 
 use super::*;
-use crate::support::process::wait_until;
+use crate::support::{
+    cluster::Cluster,
+    destination::{Behaviour, is},
+    process::wait_until,
+};
 use receipted::store::{
     ReceiptStore,
-    sled::{FileSystem, Options, SledStore},
+    sled::{FileSystem, Options, SledStore, transfer, verify},
 };
 use rustix::process::Signal;
 
@@ -108,6 +112,47 @@ pub fn a_copy_beside_the_original_is_refused_and_the_original_goes_on() {
     world.assert_effects(0..5);
 }
 
+/// A new store made of an export of the service's store, which stands still.
+fn imported(world: &World) -> Service {
+    let new = world.service.with_store(&world.folder.path().join("imported"));
+    let file = world.folder.path().join("export");
+    transfer::export(&world.service.store, &file, &mut |_| {}).unwrap();
+    transfer::import(&file, &new.store, &mut |_| {}).unwrap();
+    new
+}
+
+pub fn an_imported_store_is_refused_until_its_offsets_are_adopted() {
+    let world = world("imported", 1);
+    world.produce(0..3);
+    world.run_to(3);
+    let new = imported(&world);
+    // The exported store goes on, and its offsets are lost: nothing but the import itself tells that two records ran meanwhile.
+    world.produce(3..5);
+    world.run_to(5);
+    cluster().rewind(&world.service.group, &world.service.topic, 0, 3);
+    world.produce(5..6);
+    let from = format!("{}/0 from offset 3 on", world.service.topic);
+    new.assert_refused(&["imported", &from, "make sure that the other one never runs again", "receipted store adopt"]);
+    world.assert_effects(0..5);
+    new.adopt(0, 5);
+    run_to(&new, 6);
+    run_to(&new, 6);
+    world.service.assert_refused(&["another receipt store"]);
+    world.assert_effects(0..6);
+}
+
+pub fn what_is_parked_in_an_imported_store_waits_for_that_too() {
+    let world = world("imported-parked", 1);
+    world.server.once(is(operation_of("acme", 1)), Behaviour::LoseAnswer);
+    world.produce(0..3);
+    world.run_to(3);
+    let requests = || world.server.count(&operation_of("acme", 1)).requests;
+    let (new, before) = (imported(&world), requests());
+    assert_eq!(verify(&new.store).unwrap().parked, 1);
+    new.assert_refused(&["imported", "parked or doubtful ones been settled"]);
+    assert_eq!(requests(), before, "nothing of it is taken up");
+}
+
 pub fn a_store_of_another_cluster_or_group_is_refused() {
     let world = world("foreign", 1);
     world.produce(0..1);
@@ -121,4 +166,8 @@ pub fn a_store_of_another_cluster_or_group_is_refused() {
     let other_group = Service { group: support::cluster::unique("foreign"), ..world.service.clone() };
     other_group.assert_refused(&[&world.service.group, "use the store of that group"]);
     world.assert_effects(0..1);
+}
+
+fn cluster() -> &'static Cluster {
+    broker::shared()
 }
