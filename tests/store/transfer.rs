@@ -11,6 +11,7 @@ use receipted::{
         known::{Entry, Revision},
         note::{DoubtReason, Fact, Slot},
         park::{EndKind, ParkReason, Payload},
+        receipt::State,
     },
     store::{
         Error as StoreError, Marks, Partition, ReceiptStore, Which,
@@ -32,6 +33,7 @@ const TESTS: &[(&str, InDirectory)] = &[
     ("an_import_is_the_same_content_under_a_new_name", an_import_is_the_same_content_under_a_new_name),
     ("an_import_answers_as_the_exported_store_did", an_import_answers_as_the_exported_store_did),
     ("the_file_is_as_documented", the_file_is_as_documented),
+    ("a_file_of_version_1_is_read", a_file_of_version_1_is_read),
     ("every_damaged_byte_of_the_head_is_refused", every_damaged_byte_of_the_head_is_refused),
     ("a_damaged_byte_anywhere_is_refused", a_damaged_byte_anywhere_is_refused),
     ("a_cut_file_is_refused_by_that_name", a_cut_file_is_refused_by_that_name),
@@ -245,6 +247,22 @@ fn the_file_is_as_documented(root: &Path) {
     let header = &chunks[0].body;
     assert_eq!(header[0], 2, "the store's format comes first");
     assert_eq!(receipted::protocol::key::hex(&header[1..17]), verify(root).expect("reads").store_id);
+}
+
+/// A small store as it was exported when this version was new.
+fn a_file_of_version_1_is_read(root: &Path) {
+    let file = beside(root, "export-1");
+    let digits: String = include_str!("export-1.txt").split_whitespace().collect();
+    let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits"));
+    fs::write(&file, bytes.collect::<Vec<u8>>()).expect("writes");
+    let filled = imported(&file, root);
+    assert_eq!(filled.imported.from, "998e5923e2ff4b8891f41f6ece664b79");
+    assert_eq!(filled.imported.unverified, BTreeMap::from([(partition("payments", 0), Some(11))]));
+    assert_eq!((filled.report.operations, filled.report.notes, filled.report.parked), (2, 5, 1));
+    assert_eq!(filled.report.binding, Some(("c".into(), "g".into())));
+    let store = open(root);
+    assert_eq!(load(&store, "a").receipt.state(), State::Applied(&applied("r")));
+    assert_eq!(store.payload(&park_id(9, 1)).expect("reads"), Some(payload("record 9")));
 }
 
 /// Whether a file with these bytes is refused as such, and nothing is left.

@@ -21,7 +21,7 @@ use std::{
     ffi::OsString,
     fs,
     io::ErrorKind,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -74,7 +74,11 @@ pub fn import(file: &Path, directory: &Path, watch: &mut dyn FnMut(Step)) -> Res
 fn place(directory: &Path) -> Result<PathBuf, Error> {
     match fs::read_dir(directory) {
         Ok(mut entries) => match entries.next() {
-            None => directory.canonicalize().map_err(io_error("name", directory)),
+            None => {
+                let place = directory.canonicalize().map_err(io_error("name", directory))?;
+                let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).map_err(io_error("look at", path));
+                if device(&place)? == device(folder(&place))? { Ok(place) } else { Err(Error::Mounted { directory: place }) }
+            }
             Some(_) => Err(Error::NotEmpty { directory: directory.into() }),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(directory.into()),

@@ -46,6 +46,12 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
+    /// Give a directory inside it that is not there yet: one that something is mounted on cannot be replaced.
+    #[error("{directory:?} is where a file system is mounted, and cannot be replaced by a new store; name a directory inside it")]
+    Mounted {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Give the file that `receipted store export` wrote.
     #[error("{file:?} is no export of a receipt store")]
     NotAnExport {
