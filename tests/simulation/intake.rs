@@ -10,7 +10,7 @@ use receipted::{
         decision::is_answered,
         known::Entry,
         machine::{Arrived, Content, DeadLetterReason, Delivery, Event, Subject},
-        start::{Acquaintance, FirstStart, Situation, Writer},
+        start::{Acquaintance, FirstStart, Lineage, Situation, Writer},
     },
     store::{Batch, ReceiptStore},
 };
@@ -35,6 +35,7 @@ impl World {
                 adopted: marks.adopted,
                 topic_known: Acquaintance::New,
                 first_start: FirstStart::Earliest,
+                lineage: Lineage::Own,
             };
             let start = match situation.decide() {
                 Ok(start) => start,
