@@ -1,0 +1,168 @@
+//! Owns the cuts of a record: which moments, what is left at each, and the processes that make the images and judge them. It does not
+//! own what an image may be, nor what has to be in it.
+
+use crate::{
+    counts::Counts,
+    dice::Dice,
+    disk::{self, Disk, Image, Mood},
+    judge::{Judge, Said, Verdict},
+    log::{self, Event, Telling},
+    recorder::{BOUND, under},
+};
+use std::path::{Path, PathBuf};
+
+/// Processes that share the images.
+const PROCESSES: usize = 2;
+/// Failures after which a process does not go on.
+const FAILURES_MAX: usize = 3;
+/// One image in so many is also read whole, written to, and verified.
+const WHOLE_ONE_IN: usize = 8;
+
+/// A record, and how many images to make of it.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Examination {
+    pub log: PathBuf,
+    /// What the disk had before, and what had been promised by then.
+    pub base: Option<PathBuf>,
+    pub said: Said,
+    pub seed: u64,
+    pub from: usize,
+    pub to: usize,
+    pub telling: String,
+    pub large: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub counts: Counts,
+    pub failures: Vec<String>,
+}
+
+/// A record, step by step.
+struct Walk {
+    events: Vec<Event>,
+    disk: Disk,
+    said: Said,
+    at: usize,
+}
+
+impl Examination {
+    fn walk(&self) -> Walk {
+        let disk = self.base.as_deref().map_or_else(Disk::default, Disk::from);
+        let telling = Telling::from_name(&self.telling);
+        Walk { events: telling.tell(log::read(&self.log)), disk, said: self.said.clone(), at: 0 }
+    }
+
+    /// Makes and judges the images, in processes of their own: what a store of a broken image does ends no test.
+    pub fn run(&self) -> Findings {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let share = (self.to - self.from).div_ceil(PROCESSES);
+        let mut children: Vec<_> = (0..PROCESSES)
+            .map(|process| {
+                let from = (self.from + process * share).min(self.to);
+                let part = Self { from, to: (from + share).min(self.to), ..self.clone() };
+                let images = folder.path().join(process.to_string());
+                std::fs::create_dir(&images).expect("made");
+                let orders = serde_json::to_string(&(part, &images)).expect("orders");
+                under("judge", &images).env("RECORDER_SYNC", "skip").env("POWER_ORDERS", orders).start()
+            })
+            .collect();
+        let mut findings = Findings::default();
+        for child in &mut children {
+            let status = child.wait(BOUND);
+            let lines = child.lines();
+            let said = |start: &str| lines.iter().filter_map(|line| line.strip_prefix(start).map(str::to_owned)).collect::<Vec<_>>();
+            findings.failures.extend(said("failed "));
+            match said("counts ").first() {
+                Some(counts) => findings.counts.join(&serde_json::from_str(counts).expect("counts")),
+                None => {
+                    let last = said("image ").last().cloned();
+                    findings.failures.push(format!("image {last:?} ended the process with {status}: {}", child.output()));
+                }
+            }
+        }
+        findings
+    }
+
+    /// One image, and what had been promised: for a process that goes on from there.
+    pub fn image(&self, number: usize) -> (Image, Said) {
+        let mut walk = self.walk();
+        let (mut dice, cut) = walk.cut(self.seed, number);
+        walk.go_to(cut);
+        let mood = Mood::ALL[dice.below(Mood::ALL.len())];
+        (walk.disk.image(mood, &mut dice, &mut Counts::default()), walk.said)
+    }
+}
+
+impl Walk {
+    /// When the image of that number is cut: anywhere, at a sync, after a promise, or at a name.
+    fn cut(&self, seed: u64, number: usize) -> (Dice, usize) {
+        let mut dice = Dice::new(seed, number as u64);
+        let wanted: fn(&Event) -> bool = match dice.below(4) {
+            0 => |_| true,
+            1 => |event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db")),
+            2 => |event| matches!(event, Event::Mark(mark) if mark.starts_with("ack ") || mark.starts_with("open ")),
+            _ => |event| !matches!(event, Event::Wrote { .. } | Event::Mark(_) | Event::SyncBegan { .. } | Event::SyncEnded { .. }),
+        };
+        let places: Vec<usize> = self.events.iter().enumerate().filter(|(_, event)| wanted(event)).map(|(place, _)| place).collect();
+        let place = if places.is_empty() { dice.below(self.events.len()) } else { places[dice.below(places.len())] };
+        (dice, place + 1)
+    }
+
+    fn go_to(&mut self, cut: usize) {
+        for place in self.at..cut {
+            self.disk.take(place, &self.events[place]);
+            self.said.take(&self.events[place]);
+        }
+        self.at = cut;
+    }
+}
+
+/// The process that makes images and judges them.
+pub fn role() {
+    let orders = std::env::var("POWER_ORDERS").expect("orders");
+    let (part, folder): (Examination, PathBuf) = serde_json::from_str(&orders).expect("orders");
+    let mut walk = part.walk();
+    let mut cuts: Vec<_> = (part.from..part.to).map(|number| (walk.cut(part.seed, number), number)).map(|((dice, cut), n)| (cut, n, dice)).collect();
+    cuts.sort_by_key(|(cut, number, _)| (*cut, *number));
+    let (mut judge, mut counts, mut failures) = (Judge::new(part.large), Counts::default(), 0);
+    for (cut, number, mut dice) in cuts {
+        println!("image {number}");
+        walk.go_to(cut);
+        let mood = Mood::ALL[dice.below(Mood::ALL.len())];
+        let image = walk.disk.image(mood, &mut dice, &mut counts);
+        if let Err(failure) = judged(&mut judge, &folder, &image, &walk.said, number.is_multiple_of(WHOLE_ONE_IN), &mut counts) {
+            println!("failed image {number} of seed {}, cut at {cut}, {mood:?}: {failure}", part.seed);
+            failures += 1;
+        }
+        if failures == FAILURES_MAX {
+            break;
+        }
+    }
+    println!("counts {}", serde_json::to_string(&counts).expect("counts"));
+}
+
+/// Opens one image as a store.
+pub fn judged(judge: &mut Judge, folder: &Path, image: &Image, said: &Said, whole: bool, counts: &mut Counts) -> Result<(), String> {
+    let root = folder.join("image");
+    disk::write(image, &root);
+    let verdict = judge.judge(&root.join("store"), said, whole);
+    std::fs::remove_dir_all(&root).expect("removed");
+    counts.add("images");
+    counts.many("with a promise", usize::from(said.promised()));
+    counts.many("with a step on its way", usize::from(said.running.contains(&true)));
+    counts.many("verified", usize::from(whole));
+    match verdict? {
+        Verdict::AllThere => counts.add("opened"),
+        Verdict::Refused(why) => {
+            counts.add("refused with nothing promised");
+            for word in ["copy the directory aside", "verify"] {
+                if !why.contains(word) {
+                    return Err(format!("it is refused, and not said what to do: {why}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}

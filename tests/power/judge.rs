@@ -1,0 +1,214 @@
+//! Owns what a store has to hold after a power cut: everything that was acknowledged, of what was on its way all or nothing, and
+//! nothing else. A store in memory that took the same steps says what that looks like.
+
+use crate::{
+    log::Event,
+    make::*,
+    work::{BINDING, LANES, Step, is_bound, options, place, step, take},
+};
+use receipted::{
+    protocol::{
+        change::{Incident, Totals},
+        key::KeyDigest,
+        known::{Known, Revision},
+        park::{Park, ParkId, RecordDigest, SlotNotes},
+        time::UnixMillis,
+    },
+    store::{
+        Error, Marks, Partition, ReceiptStore, Which,
+        memory::MemoryStore,
+        sled::{SledStore, verify},
+    },
+};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+/// What a process has said by some moment of its record.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Said {
+    /// Acknowledged steps of each lane.
+    pub done: [usize; LANES],
+    /// Whether a lane's next step may be on its way.
+    pub running: [bool; LANES],
+    /// The name of the store, and of every process start that opened it.
+    pub store_id: Option<String>,
+    pub nonces: Vec<String>,
+}
+
+impl Said {
+    pub fn take(&mut self, event: &Event) {
+        let Event::Mark(mark) = event else { return };
+        let words: Vec<&str> = mark.split(' ').collect();
+        let number = |at: usize| words[at].parse::<usize>().expect("a number");
+        match words[0] {
+            "open" => {
+                self.store_id = Some(words[1].into());
+                self.nonces.push(words[2].into());
+            }
+            "begin" => self.running[number(1)] = true,
+            "ack" => {
+                self.done[number(1)] = number(2) + 1;
+                self.running[number(1)] = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether anybody was promised anything.
+    pub fn promised(&self) -> bool {
+        self.store_id.is_some()
+    }
+
+    /// Every state that may be there: each step that was on its way, or not.
+    fn possible(&self) -> Vec<[usize; LANES]> {
+        let all = (0..1_usize << LANES).filter(|bits| (0..LANES).all(|lane| bits >> lane & 1 == 0 || self.running[lane]));
+        all.map(|bits| std::array::from_fn(|lane| self.done[lane] + (bits >> lane & 1))).collect()
+    }
+}
+
+/// Everything that a store shows.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    operations: Vec<(KeyDigest, Arc<Known>)>,
+    counts: [usize; 5],
+    slots: Vec<SlotNotes>,
+    parked: Vec<(ParkId, Arc<Park>)>,
+    records: Vec<Option<RecordDigest>>,
+    marks: BTreeMap<Partition, Marks>,
+    totals: Totals,
+    incidents: Vec<(u64, Incident)>,
+    sizes: (u64, u64),
+}
+
+/// How many slots of a lane are looked at.
+const SLOTS: usize = 80;
+
+fn show(store: &dyn ReceiptStore) -> Result<Shown, Error> {
+    let operations = store.list(Which::All, None, usize::MAX)?;
+    let listings = [Which::InDoubt, Which::Parked, Which::Disputed, Which::Superseded, Which::ReopenedWaiting];
+    let slots: Vec<_> = (0..LANES).flat_map(|lane| (0..SLOTS).map(move |offset| place(lane, offset))).collect();
+    let notes: Vec<ParkId> = operations.iter().flat_map(|(_, known)| known.parks.keys().cloned()).collect();
+    let record = |note: &ParkId| Ok(store.payload(note)?.map(|record| record.digest()));
+    let sizes = store.sizes();
+    Ok(Shown {
+        counts: listings.map(|which| store.count(which)),
+        slots: store.slots(&slots),
+        parked: store.parked(None, usize::MAX),
+        records: notes.iter().map(record).collect::<Result<_, Error>>()?,
+        marks: store.marks(),
+        totals: store.totals(),
+        incidents: store.incidents(0, usize::MAX)?,
+        sizes: (sizes.operations, sizes.parked_bytes),
+        operations,
+    })
+}
+
+/// Remembers what states look like: many images follow one.
+pub struct Judge {
+    large: usize,
+    expected: BTreeMap<[usize; LANES], Shown>,
+}
+
+impl Judge {
+    pub fn new(large: usize) -> Self {
+        Self { large, expected: BTreeMap::new() }
+    }
+
+    fn expected(&mut self, state: [usize; LANES]) -> &Shown {
+        if self.expected.len() > 24 {
+            self.expected.clear();
+        }
+        let large = self.large;
+        self.expected.entry(state).or_insert_with(|| {
+            let store = MemoryStore::with_clock(Arc::new(|| UnixMillis(9)));
+            for (lane, steps) in state.into_iter().enumerate() {
+                for number in 0..steps {
+                    match step(lane, number, large) {
+                        Step::Append(batch) => {
+                            let answers = store.append(batch).expect("memory takes it").answers;
+                            assert!(!answers.iter().any(is_lost), "step {number} of lane {lane} does not stand");
+                        }
+                        other => take(&store, other).expect("memory takes it"),
+                    }
+                }
+            }
+            // As after a start.
+            show(&store.restart()).expect("memory reads")
+        })
+    }
+
+    /// Opens a store as a power cut left it, and says what is wrong with it. `whole` also reads every byte of it, and writes.
+    pub fn judge(&mut self, root: &Path, said: &Said, whole: bool) -> Result<Verdict, String> {
+        let store = match SledStore::open(&options(root)) {
+            Ok(store) => store,
+            Err(error) if said.promised() => return Err(format!("it does not open: {error}")),
+            Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => return Ok(Verdict::Refused(error.to_string())),
+            Err(error) => return Err(format!("it does not open, and says nothing of use: {error}")),
+        };
+        self.compare(&store, said)?;
+        if whole {
+            append(&store, vec![admit("after the cut", 1, Revision(0)), done("after the cut", 1, "x")]);
+            store.close().map_err(|error| format!("it does not close: {error}"))?;
+            drop(store);
+            let report = verify(root).map_err(|error| format!("it cannot be verified: {error}"))?;
+            if !report.is_sound() {
+                return Err(format!("it is not sound: {report}"));
+            }
+        }
+        Ok(Verdict::AllThere)
+    }
+
+    fn compare(&mut self, store: &SledStore, said: &Said) -> Result<(), String> {
+        let wrong = |error: Error| format!("it does not read: {error}");
+        if said.store_id.as_ref().is_some_and(|id| *id != store.identity().store_id) {
+            return Err("it is another store".into());
+        }
+        for nonce in &said.nonces {
+            if !store.wrote_nonce(nonce).map_err(wrong)? {
+                return Err(format!("process start {nonce} is not known"));
+            }
+        }
+        if is_bound(said.done[0]) {
+            let (own, other) = (store.bind(BINDING.0, BINDING.1), store.bind("another", BINDING.1));
+            if own.is_err() || !matches!(other, Err(Error::Foreign { .. })) {
+                return Err(format!("it was bound: {own:?}, {other:?}"));
+            }
+        }
+        let shown = show(store).map_err(wrong)?;
+        let possible = said.possible();
+        if possible.iter().any(|state| *self.expected(*state) == shown) {
+            return Ok(());
+        }
+        let expected = self.expected(possible[0]);
+        Err(format!("{said:?}: {}", expected.differs(&shown)))
+    }
+}
+
+/// What became of an image that is as it may be.
+#[derive(Debug)]
+pub enum Verdict {
+    AllThere,
+    /// Nothing was promised, and it was not opened.
+    Refused(String),
+}
+
+impl Shown {
+    /// In few words.
+    fn differs(&self, other: &Self) -> String {
+        let operations = |shown: &Self| shown.operations.iter().map(|(key, known)| (*key, known.revision().0)).collect::<BTreeMap<_, _>>();
+        let (own, others) = (operations(self), operations(other));
+        let fewer: Vec<_> = own.iter().filter(|(key, notes)| others.get(*key).is_none_or(|found| found < notes)).collect();
+        let more: Vec<_> = others.iter().filter(|(key, notes)| own.get(*key).is_none_or(|wanted| wanted < notes)).collect();
+        format!(
+            "of {} operations {} have fewer notes, {} have more; {:?} and {:?}; records {:?} and {:?}; marks {:?} and {:?}",
+            own.len(),
+            fewer.len(),
+            more.len(),
+            (self.counts, self.sizes, self.incidents.len()),
+            (other.counts, other.sizes, other.incidents.len()),
+            self.records.iter().filter(|record| record.is_some()).count(),
+            other.records.iter().filter(|record| record.is_some()).count(),
+            self.marks,
+            other.marks,
+        )
+    }
+}

@@ -1,0 +1,168 @@
+//! Power cuts: what is acknowledged is there on every disk that one may leave.
+
+use crate::{
+    counts::Counts,
+    cuts::{Examination, Findings},
+    dice::{Dice, seed},
+    disk::{self, Disk, Mood},
+    judge::Said,
+    log::Telling,
+    recorder::World,
+    work::{LANES, Stop},
+};
+use libtest_mimic::Trial;
+use std::{collections::BTreeMap, path::Path};
+
+/// Images in the ordinary test; `RECEIPTED_POWER_IMAGES` says otherwise.
+const IMAGES: usize = 500;
+/// Images that share a record, and those of disks that were cut once before.
+const ROUND: usize = 500;
+const SECOND_CUTS: usize = 4;
+const SECOND_IMAGES: usize = 25;
+/// Bytes of the large parked records.
+const LARGE: usize = 1 << 20;
+
+/// What has to be seen at least once: a suite that makes none of these any more shows nothing.
+const INTERESTING: &[&str] = &[
+    "with a step on its way",
+    "torn writes",
+    "writes kept without one before them",
+    "unsynced writes lost",
+    "unsynced writes kept",
+    "unsynced renames lost",
+    "unsynced renames kept",
+    "unsynced names lost",
+    "unsynced names kept",
+    "unsynced removals lost",
+    "unsynced removals kept",
+    "lengths that are older than bytes",
+    "cut on a disk that was cut before",
+    "verified",
+];
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, fn()); 3] = [
+        ("the_record_is_the_disk_byte_for_byte", the_record_is_the_disk_byte_for_byte),
+        ("what_is_acknowledged_is_there_after_a_power_cut", what_is_acknowledged_is_there_after_a_power_cut),
+        ("a_store_that_lies_about_its_syncs_is_found", a_store_that_lies_about_its_syncs_is_found),
+    ];
+    tests.into_iter().map(|(name, test)| Trial::test(name, move || { test(); Ok(()) })).collect()
+}
+
+/// A store that is stopped, started, killed, and started again, recorded throughout.
+fn recorded(steps: [usize; 3]) -> World {
+    let world = World::new();
+    world.run(&Said::default(), steps[0], Stop::Close, LARGE);
+    world.run(&world.said(Said::default()), steps[1], Stop::Kill, LARGE);
+    world.run(&world.said(Said::default()), steps[2], Stop::Kill, LARGE);
+    world
+}
+
+fn of(world: &World, seed: u64, images: usize, telling: Telling) -> Examination {
+    Examination {
+        log: world.log(),
+        base: None,
+        said: Said::default(),
+        seed,
+        from: 0,
+        to: images,
+        telling: format!("{telling:?}"),
+        large: LARGE,
+    }
+}
+
+fn the_record_is_the_disk_byte_for_byte() {
+    let world = recorded([9, 18, 26]);
+    let mut disk = Disk::default();
+    world.events().iter().enumerate().for_each(|(place, event)| disk.take(place, event));
+    let image = disk.image(Mood::Everything, &mut Dice::new(0, 0), &mut Counts::default());
+    let mut there = disk::Image::new();
+    gather(&world.disk(), "", &mut there);
+    let names = |image: &disk::Image| image.iter().map(|(path, bytes)| (path.clone(), bytes.as_ref().map(Vec::len))).collect::<BTreeMap<_, _>>();
+    assert_eq!(names(&image), names(&there));
+    let differs: Vec<_> = there.iter().filter(|(path, bytes)| image[*path] != **bytes).map(|(path, _)| path).collect();
+    assert!(differs.is_empty(), "{differs:?}");
+}
+
+fn gather(root: &Path, below: &str, image: &mut disk::Image) {
+    for entry in std::fs::read_dir(root.join(below)).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("text");
+        let path = if below.is_empty() { name } else { format!("{below}/{name}") };
+        if entry.file_type().expect("a type").is_dir() {
+            image.insert(path.clone(), None);
+            gather(root, &path, image);
+        } else {
+            image.insert(path, Some(std::fs::read(entry.path()).expect("a file")));
+        }
+    }
+}
+
+fn assert_nothing_lost(world: &World, seed: u64, findings: &Findings) {
+    if findings.failures.is_empty() {
+        return;
+    }
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("power-{seed}.log"));
+    std::fs::copy(world.log(), &kept).expect("kept");
+    panic!("RECEIPTED_SEED={seed}; the record is kept as {} beside the tests' temporary files:\n{}", kept.file_name().unwrap().to_string_lossy(), findings.failures.join("\n"));
+}
+
+fn what_is_acknowledged_is_there_after_a_power_cut() {
+    let images = std::env::var("RECEIPTED_POWER_IMAGES").map_or(IMAGES, |images| images.parse().expect("RECEIPTED_POWER_IMAGES is a number"));
+    let first = seed();
+    println!("power cuts: RECEIPTED_SEED={first}");
+    let mut counts = Counts::default();
+    let mut done = 0;
+    for round in 0.. {
+        let seed = first + round;
+        done += round_of(seed, ROUND.min(images - done), &mut counts);
+        println!("power cuts: {done} of {images} images, up to RECEIPTED_SEED={seed}: {counts}");
+        if done >= images {
+            break;
+        }
+    }
+    if images >= IMAGES {
+        let unseen: Vec<_> = INTERESTING.iter().filter(|what| counts.of(what) == 0).collect();
+        assert!(unseen.is_empty(), "never seen: {unseen:?}");
+    }
+    println!("power cuts: {} images, lost 0, half a batch 0, made up 0", counts.of("images"));
+}
+
+/// One record and its images; then disks that were cut, on which a process went on and was cut again.
+fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
+    let world = recorded([16, 34, 48]);
+    let second = if images > 2 * SECOND_CUTS * SECOND_IMAGES { SECOND_CUTS * SECOND_IMAGES } else { 0 };
+    let once = of(&world, seed, images - second, Telling::AsItWas);
+    let findings = once.run();
+    assert_nothing_lost(&world, seed, &findings);
+    counts.join(&findings.counts);
+    for cut in 0..second / SECOND_IMAGES {
+        let again = World::new();
+        let (image, said) = once.image(cut * 7);
+        if !said.promised() {
+            continue;
+        }
+        disk::write(&image, &again.disk());
+        let base = tempfile::tempdir().expect("a temporary directory");
+        disk::write(&image, base.path());
+        again.run(&said, 50, Stop::Kill, LARGE);
+        let twice = Examination { base: Some(base.path().into()), said, ..of(&again, seed + cut as u64, SECOND_IMAGES, Telling::AsItWas) };
+        let findings = twice.run();
+        assert_nothing_lost(&again, seed, &findings);
+        counts.join(&findings.counts);
+        counts.many("cut on a disk that was cut before", SECOND_IMAGES);
+    }
+    images
+}
+
+fn a_store_that_lies_about_its_syncs_is_found() {
+    let seed = seed();
+    let world = recorded([6, 12, 18]);
+    for lie in Telling::LIES {
+        let findings = of(&world, seed, 60, lie).run();
+        println!("{lie:?}: found {} in {} images", findings.failures.len(), findings.counts.of("images"));
+        assert!(!findings.failures.is_empty(), "RECEIPTED_SEED={seed}: nothing was lost {lie:?}");
+    }
+    let findings = of(&world, seed, 60, Telling::AsItWas).run();
+    assert_nothing_lost(&world, seed, &findings);
+}
