@@ -4,12 +4,12 @@
 use crate::{
     counts::Counts,
     dice::Dice,
-    disk::{self, Disk, Image, Mood},
-    judge::{Judge, Said, Verdict},
+    disk::{self, Disk, Image, Mood, SNAPSHOT_LOST},
+    judge::{Judge, Said, Snapshot, Verdict},
     log::{self, Event, Telling},
     recorder::{BOUND, under},
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Processes that share the images.
 const PROCESSES: usize = 2;
@@ -86,12 +86,13 @@ impl Examination {
     }
 
     /// One image, and what had been promised: for a process that goes on from there.
-    pub fn image(&self, number: usize) -> (Image, Said) {
+    pub fn image(&self, number: usize) -> (Image, Said, Snapshot) {
         let mut walk = self.walk();
         let (mut dice, cut) = walk.cut(self.seed, number);
         walk.go_to(cut);
         let mood = Mood::ALL[dice.below(Mood::ALL.len())];
-        (walk.disk.image(mood, &mut dice, &mut Counts::default()), walk.said)
+        let (image, snapshot) = walk.image(mood, &mut dice, &mut Counts::default());
+        (image, walk.said, snapshot)
     }
 }
 
@@ -108,6 +109,13 @@ impl Walk {
         let places: Vec<usize> = self.events.iter().enumerate().filter(|(_, event)| wanted(event)).map(|(place, _)| place).collect();
         let place = if places.is_empty() { dice.below(self.events.len()) } else { places[dice.below(places.len())] };
         (dice, place + 1)
+    }
+
+    fn image(&self, mood: Mood, dice: &mut Dice, counts: &mut Counts) -> (Image, Snapshot) {
+        let before = counts.of(SNAPSHOT_LOST);
+        let image = self.disk.image(mood, dice, counts);
+        let lost = counts.of(SNAPSHOT_LOST) > before && mood != Mood::Nothing;
+        (image, if lost { Snapshot::NameLost } else { Snapshot::AsItWas })
     }
 
     fn go_to(&mut self, cut: usize) {
@@ -131,8 +139,17 @@ pub fn role() {
         println!("image {number}");
         walk.go_to(cut);
         let mood = Mood::ALL[dice.below(Mood::ALL.len())];
-        let image = walk.disk.image(mood, &mut dice, &mut counts);
-        if let Err(failure) = judged(&mut judge, &folder, &image, &walk.said, number.is_multiple_of(WHOLE_ONE_IN), &mut counts) {
+        let (image, snapshot) = walk.image(mood, &mut dice, &mut counts);
+        disk::write(&image, &folder.join("image"));
+        let root = folder.join("image/store");
+        let whole = number.is_multiple_of(WHOLE_ONE_IN);
+        let judged = judge.judge(&root, &walk.said, snapshot, whole);
+        std::fs::remove_dir_all(folder.join("image")).expect("removed");
+        counts.add("images");
+        counts.many("with a promise", usize::from(walk.said.promised()));
+        counts.many("with a step on its way", usize::from(walk.said.running.contains(&true)));
+        counts.many("verified", usize::from(whole));
+        if let Err(failure) = judged.and_then(|verdict| count(verdict, &mut counts)) {
             println!("failed image {number} of seed {}, cut at {cut}, {mood:?}: {failure}", part.seed);
             failures += 1;
         }
@@ -143,24 +160,14 @@ pub fn role() {
     println!("counts {}", serde_json::to_string(&counts).expect("counts"));
 }
 
-/// Opens one image as a store.
-pub fn judged(judge: &mut Judge, folder: &Path, image: &Image, said: &Said, whole: bool, counts: &mut Counts) -> Result<(), String> {
-    let root = folder.join("image");
-    disk::write(image, &root);
-    let verdict = judge.judge(&root.join("store"), said, whole);
-    std::fs::remove_dir_all(&root).expect("removed");
-    counts.add("images");
-    counts.many("with a promise", usize::from(said.promised()));
-    counts.many("with a step on its way", usize::from(said.running.contains(&true)));
-    counts.many("verified", usize::from(whole));
-    match verdict? {
+fn count(verdict: Verdict, counts: &mut Counts) -> Result<(), String> {
+    match verdict {
         Verdict::AllThere => counts.add("opened"),
+        Verdict::GapAfterLostSnapshot => counts.add("refused for the zeros of a snapshot without its name"),
         Verdict::Refused(why) => {
             counts.add("refused with nothing promised");
-            for word in ["copy the directory aside", "verify"] {
-                if !why.contains(word) {
-                    return Err(format!("it is refused, and not said what to do: {why}"));
-                }
+            if !why.contains("copy the directory aside before anything else") {
+                return Err(format!("it is refused, and not said what to do: {why}"));
             }
         }
     }

@@ -80,6 +80,9 @@ impl Mood {
     pub const ALL: [Self; 6] = [Self::Nothing, Self::Everything, Self::Prefix, Self::Changes, Self::Sectors, Self::Pages];
 }
 
+/// Counts images in which a start's snapshot has lost its name.
+pub const SNAPSHOT_LOST: &str = "snapshots without their name";
+
 /// Files with their bytes; directories have none.
 pub type Image = BTreeMap<String, Option<Vec<u8>>>;
 
@@ -189,6 +192,7 @@ impl Disk {
                 Mood::Changes | Mood::Sectors | Mood::Pages => dice.is(keep),
             };
             counts.add(naming.what.count(kept));
+            counts.many(SNAPSHOT_LOST, usize::from(!kept && naming.what.is_snapshot()));
             if kept {
                 naming.what.apply(&mut names);
             }
@@ -220,6 +224,10 @@ impl Name {
                 }
             }
         }
+    }
+
+    fn is_snapshot(&self) -> bool {
+        matches!(self, Self::Move(_, to) if to.contains("/snap."))
     }
 
     fn count(&self, kept: bool) -> &'static str {

@@ -5,10 +5,10 @@ use crate::{
     cuts::{Examination, Findings},
     dice::{Dice, seed},
     disk::{self, Disk, Mood},
-    judge::Said,
+    judge::{Said, Snapshot},
     log::Telling,
     recorder::World,
-    work::{LANES, Stop},
+    work::Stop,
 };
 use libtest_mimic::Trial;
 use std::{collections::BTreeMap, path::Path};
@@ -138,10 +138,7 @@ fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
     counts.join(&findings.counts);
     for cut in 0..second / SECOND_IMAGES {
         let again = World::new();
-        let (image, said) = once.image(cut * 7);
-        if !said.promised() {
-            continue;
-        }
+        let (image, said, _) = (cut * 40..).map(|number| once.image(number)).find(|(_, said, snapshot)| said.promised() && *snapshot == Snapshot::AsItWas).expect("one of them");
         disk::write(&image, &again.disk());
         let base = tempfile::tempdir().expect("a temporary directory");
         disk::write(&image, base.path());

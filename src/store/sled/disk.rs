@@ -60,11 +60,13 @@ impl Disk {
     /// Opens sled in a directory that this process holds, and makes what it created durable.
     pub(super) fn open(directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
         let root = directory.root();
-        let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
+        // Every group is flushed and synced here; sled's own thread would sync the file while the names beside it are not.
+        let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false).flush_every_ms(None);
         let db = open_sled(root, &config)?;
         let file = directory.open_db()?;
-        file.sync_all().map_err(io("sync its db file"))?;
+        // Names first: sled has zeroed what its new snapshot does not need, and without that snapshot those zeros are a gap in its log.
         directory.sync()?;
+        file.sync_all().map_err(io("sync its db file"))?;
         let mut blobs = BTreeSet::new();
         directory.sync_blobs(&mut blobs)?;
         let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
