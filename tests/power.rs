@@ -10,6 +10,8 @@ mod cuts;
 mod dice;
 #[path = "power/disk.rs"]
 mod disk;
+#[path = "power/faults.rs"]
+mod faults;
 #[path = "power/judge.rs"]
 mod judge;
 #[path = "power/log.rs"]
@@ -27,7 +29,8 @@ mod work;
 
 fn main() {
     process::play(&[("work", work::role), ("judge", cuts::role)]);
-    let conclusion = libtest_mimic::run(&libtest_mimic::Arguments::from_args(), outage::trials());
+    let trials = outage::trials().into_iter().chain(faults::trials()).collect();
+    let conclusion = libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials);
     recorder::clean();
     conclusion.exit()
 }

@@ -114,7 +114,7 @@ pub enum Error {
         given: String,
     },
     /// The disk refused. What was not acknowledged may be lost; restart to read back what is there.
-    #[error("store cannot {action}: {detail}")]
+    #[error("store cannot {action}: {detail}; {}", remedy(detail))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -383,6 +383,18 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// # Errors
     /// When the last batch or the note could not be made durable.
     fn close(&self) -> Result<(), Error>;
+}
+
+/// What to do about the operating system's words.
+fn remedy(detail: &str) -> &'static str {
+    let is = |number: &str| detail.ends_with(&format!("(os error {number})"));
+    if is("28") || is("122") {
+        "free space on its disk, then start again"
+    } else if is("30") || is("13") || is("1") {
+        "let this user write there, then start again"
+    } else {
+        "look at its disk and its directory, then start again"
+    }
 }
 
 /// Compares what a store is bound to with what a run names.

@@ -5,7 +5,7 @@ use crate::{
     counts::Counts,
     dice::Dice,
     disk::{self, Disk, Image, Mood, SNAPSHOT_LOST},
-    judge::{Judge, Said, Snapshot, Verdict},
+    judge::{Judge, Said, Snapshot, Verdict, WHOLE_ONE_IN},
     log::{self, Event, Telling},
     recorder::{BOUND, under},
 };
@@ -15,8 +15,6 @@ use std::path::PathBuf;
 const PROCESSES: usize = 2;
 /// Failures after which a process does not go on.
 const FAILURES_MAX: usize = 3;
-/// One image in so many is also read whole, written to, and verified.
-const WHOLE_ONE_IN: usize = 8;
 
 /// A record, and how many images to make of it.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -100,11 +98,24 @@ impl Walk {
     /// When the image of that number is cut: anywhere, at a sync, after a promise, or at a name.
     fn cut(&self, seed: u64, number: usize) -> (Dice, usize) {
         let mut dice = Dice::new(seed, number as u64);
-        let wanted: fn(&Event) -> bool = match dice.below(4) {
-            0 => |_| true,
-            1 => |event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db")),
-            2 => |event| matches!(event, Event::Mark(mark) if mark.starts_with("ack ") || mark.starts_with("open ")),
-            _ => |event| !matches!(event, Event::Wrote { .. } | Event::Mark(_) | Event::SyncBegan { .. } | Event::SyncEnded { .. }),
+        let is_probe = |event: &Event| match event {
+            Event::Created { path, .. } | Event::Wrote { path, .. } | Event::Renamed { from: path, .. } | Event::Removed { path } => {
+                path.contains("probe")
+            }
+            _ => false,
+        };
+        let is_name = |event: &Event| {
+            matches!(event, Event::Created { .. } | Event::Renamed { .. } | Event::Removed { .. } | Event::MadeDirectory { .. } | Event::Truncated { .. })
+        };
+        let is_log = |event: &Event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db"));
+        let is_promise = |event: &Event| matches!(event, Event::Mark(mark) if mark.starts_with("ack ") || mark.starts_with("open "));
+        let kind = dice.below(12);
+        let wanted = |event: &Event| match kind {
+            0 => is_probe(event),
+            1..3 => is_name(event) && !is_probe(event),
+            3..6 => is_promise(event),
+            6..9 => is_log(event),
+            _ => matches!(event, Event::Wrote { path, .. } if path.ends_with("/db")),
         };
         let places: Vec<usize> = self.events.iter().enumerate().filter(|(_, event)| wanted(event)).map(|(place, _)| place).collect();
         let place = if places.is_empty() { dice.below(self.events.len()) } else { places[dice.below(places.len())] };
@@ -142,13 +153,12 @@ pub fn role() {
         let (image, snapshot) = walk.image(mood, &mut dice, &mut counts);
         disk::write(&image, &folder.join("image"));
         let root = folder.join("image/store");
-        let whole = number.is_multiple_of(WHOLE_ONE_IN);
-        let judged = judge.judge(&root, &walk.said, snapshot, whole);
+        let judged = judge.judge(&root, &walk.said, snapshot, number);
         std::fs::remove_dir_all(folder.join("image")).expect("removed");
         counts.add("images");
         counts.many("with a promise", usize::from(walk.said.promised()));
         counts.many("with a step on its way", usize::from(walk.said.running.contains(&true)));
-        counts.many("verified", usize::from(whole));
+        counts.many("verified", usize::from(number.is_multiple_of(WHOLE_ONE_IN)));
         if let Err(failure) = judged.and_then(|verdict| count(verdict, &mut counts)) {
             println!("failed image {number} of seed {}, cut at {cut}, {mood:?}: {failure}", part.seed);
             failures += 1;

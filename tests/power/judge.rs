@@ -11,7 +11,7 @@ use receipted::{
         change::{Incident, Totals},
         key::KeyDigest,
         known::{Known, Revision},
-        park::{Park, ParkId, RecordDigest, SlotNotes},
+        park::{Park, ParkId, SlotNotes},
         time::UnixMillis,
     },
     store::{
@@ -72,28 +72,26 @@ struct Shown {
     counts: [usize; 5],
     slots: Vec<SlotNotes>,
     parked: Vec<(ParkId, Arc<Park>)>,
-    records: Vec<Option<RecordDigest>>,
     marks: BTreeMap<Partition, Marks>,
     totals: Totals,
     incidents: Vec<(u64, Incident)>,
     sizes: (u64, u64),
 }
 
-/// How many slots of a lane are looked at.
-const SLOTS: usize = 80;
+/// How many steps a lane can take, and slots of it are looked at.
+pub const STEPS: usize = 60;
+/// One turn in so many reads the whole store.
+pub const WHOLE_ONE_IN: usize = 8;
 
 fn show(store: &dyn ReceiptStore) -> Result<Shown, Error> {
     let operations = store.list(Which::All, None, usize::MAX)?;
     let listings = [Which::InDoubt, Which::Parked, Which::Disputed, Which::Superseded, Which::ReopenedWaiting];
-    let slots: Vec<_> = (0..LANES).flat_map(|lane| (0..SLOTS).map(move |offset| place(lane, offset))).collect();
-    let notes: Vec<ParkId> = operations.iter().flat_map(|(_, known)| known.parks.keys().cloned()).collect();
-    let record = |note: &ParkId| Ok(store.payload(note)?.map(|record| record.digest()));
+    let slots: Vec<_> = (0..LANES).flat_map(|lane| (0..STEPS).map(move |offset| place(lane, offset))).collect();
     let sizes = store.sizes();
     Ok(Shown {
         counts: listings.map(|which| store.count(which)),
         slots: store.slots(&slots),
         parked: store.parked(None, usize::MAX),
-        records: notes.iter().map(record).collect::<Result<_, Error>>()?,
         marks: store.marks(),
         totals: store.totals(),
         incidents: store.incidents(0, usize::MAX)?,
@@ -102,27 +100,44 @@ fn show(store: &dyn ReceiptStore) -> Result<Shown, Error> {
     })
 }
 
+/// Whether parked records are whole: the newest of each lane, and some of the others in turn.
+fn records(store: &SledStore, shown: &Shown, turn: usize) -> Result<(), String> {
+    let all: BTreeMap<&ParkId, &Arc<Park>> = shown.operations.iter().flat_map(|(_, known)| &known.parks).collect();
+    let newest: BTreeMap<i32, &ParkId> = all.keys().map(|note| (note.slot.partition, *note)).collect();
+    for (index, (note, park)) in all.iter().enumerate() {
+        if index % 6 != turn % 6 && newest[&note.slot.partition] != *note {
+            continue;
+        }
+        let record = store.payload(note).map_err(|error| format!("{note:?} does not read: {error}"))?;
+        if record.is_none_or(|record| record.digest() != park.record || record.bytes() != park.bytes) {
+            return Err(format!("the record of {note:?} is not what was parked"));
+        }
+    }
+    Ok(())
+}
+
 /// Remembers what states look like: many images follow one.
 pub struct Judge {
-    large: usize,
+    steps: Vec<Vec<Step>>,
     expected: BTreeMap<[usize; LANES], Shown>,
 }
 
 impl Judge {
     pub fn new(large: usize) -> Self {
-        Self { large, expected: BTreeMap::new() }
+        let steps = (0..LANES).map(|lane| (0..STEPS).map(|number| step(lane, number, large)).collect()).collect();
+        Self { steps, expected: BTreeMap::new() }
     }
 
     fn expected(&mut self, state: [usize; LANES]) -> &Shown {
         if self.expected.len() > 24 {
             self.expected.clear();
         }
-        let large = self.large;
+        let steps = &self.steps;
         self.expected.entry(state).or_insert_with(|| {
             let store = MemoryStore::with_clock(Arc::new(|| UnixMillis(9)));
-            for (lane, steps) in state.into_iter().enumerate() {
-                for number in 0..steps {
-                    match step(lane, number, large) {
+            for (lane, done) in state.into_iter().enumerate() {
+                for (number, step) in steps[lane][..done].iter().enumerate() {
+                    match step.clone() {
                         Step::Append(batch) => {
                             let answers = store.append(batch).expect("memory takes it").answers;
                             assert!(!answers.iter().any(is_lost), "step {number} of lane {lane} does not stand");
@@ -136,8 +151,8 @@ impl Judge {
         })
     }
 
-    /// Opens a store as a power cut left it, and says what is wrong with it. `whole` also reads every byte of it, and writes.
-    pub fn judge(&mut self, root: &Path, said: &Said, snapshot: Snapshot, whole: bool) -> Result<Verdict, String> {
+    /// Opens a store as a power cut left it, and says what is wrong with it. Some turns also read every byte of it, and write.
+    pub fn judge(&mut self, root: &Path, said: &Said, snapshot: Snapshot, turn: usize) -> Result<Verdict, String> {
         let store = match SledStore::open(&options(root)) {
             Ok(store) => store,
             Err(Error::Corrupt { detail, .. }) if snapshot == Snapshot::NameLost && detail.contains("the end of the log is lost") => {
@@ -147,8 +162,8 @@ impl Judge {
             Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => return Ok(Verdict::Refused(error.to_string())),
             Err(error) => return Err(format!("it does not open, and says nothing of use: {error}")),
         };
-        self.compare(&store, said)?;
-        if whole {
+        self.compare(&store, said, turn)?;
+        if turn.is_multiple_of(WHOLE_ONE_IN) {
             append(&store, vec![admit("after-the-cut", 1, Revision(0)), done("after-the-cut", 1, "x")]);
             store.close().map_err(|error| format!("it does not close: {error}"))?;
             drop(store);
@@ -160,7 +175,7 @@ impl Judge {
         Ok(Verdict::AllThere)
     }
 
-    fn compare(&mut self, store: &SledStore, said: &Said) -> Result<(), String> {
+    fn compare(&mut self, store: &SledStore, said: &Said, turn: usize) -> Result<(), String> {
         let wrong = |error: Error| format!("it does not read: {error}");
         if said.store_id.as_ref().is_some_and(|id| *id != store.identity().store_id) {
             return Err("it is another store".into());
@@ -179,7 +194,7 @@ impl Judge {
         let shown = show(store).map_err(wrong)?;
         let possible = said.possible();
         if possible.iter().any(|state| *self.expected(*state) == shown) {
-            return Ok(());
+            return records(store, &shown, turn);
         }
         let expected = self.expected(possible[0]);
         Err(format!("{said:?}: {}", expected.differs(&shown)))
@@ -212,14 +227,12 @@ impl Shown {
         let fewer: Vec<_> = own.iter().filter(|(key, notes)| others.get(*key).is_none_or(|found| found < notes)).collect();
         let more: Vec<_> = others.iter().filter(|(key, notes)| own.get(*key).is_none_or(|wanted| wanted < notes)).collect();
         format!(
-            "of {} operations {} have fewer notes, {} have more; {:?} and {:?}; records {:?} and {:?}; marks {:?} and {:?}",
+            "of {} operations {} have fewer notes, {} have more; {:?} and {:?}; marks {:?} and {:?}",
             own.len(),
             fewer.len(),
             more.len(),
             (self.counts, self.sizes, self.incidents.len()),
             (other.counts, other.sizes, other.incidents.len()),
-            self.records.iter().filter(|record| record.is_some()).count(),
-            other.records.iter().filter(|record| record.is_some()).count(),
             self.marks,
             other.marks,
         )

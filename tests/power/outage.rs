@@ -142,7 +142,7 @@ fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
         disk::write(&image, &again.disk());
         let base = tempfile::tempdir().expect("a temporary directory");
         disk::write(&image, base.path());
-        again.run(&said, 50, Stop::Kill, LARGE);
+        again.run(&said, said.done.into_iter().max().expect("lanes") + 5, Stop::Kill, LARGE);
         let twice = Examination { base: Some(base.path().into()), said, ..of(&again, seed + cut as u64, SECOND_IMAGES, Telling::AsItWas) };
         let findings = twice.run();
         assert_nothing_lost(&again, seed, &findings);

@@ -4,8 +4,9 @@
  * RECORDER_LOG    where the record goes; writes to a file of that name with ".marks" behind it are marks in the record
  * RECORDER_SYNC   "skip": a sync does nothing and says that it did
  * RECORDER_FAULT  "kinds errno first count": the calls of these kinds, numbered from 1, that fail with that number. Then only marks and
- *                 faults are recorded. Kinds: s sync, w write, r read, c everything that changes. A write that fails with ENOSPC is
- *                 half a write first, as on a disk that runs full.
+ *                 faults are recorded. Kinds: s sync, w write, r read of any file but a log, c everything that changes. A write that
+ *                 fails with ENOSPC is half a write first, as on a disk that runs full. A sync that fails is told to every handle of
+ *                 its file once, as Linux does. With p, first is a place: every read of a log there fails.
  *
  * A change and its place in the record are one step under a lock. A sync is two entries, its begin and its end, and holds no lock
  * between: what is written meanwhile is not covered by it. A mark "kill" ends the process with signal 9 under that lock, so that the
@@ -30,7 +31,7 @@
 #define FDS_MAX 4096
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-enum { SYNC = 1, WRITE = 2, READ = 4, CHANGE = 8 };
+enum { SYNC = 1, WRITE = 2, READ = 4, CHANGE = 8, PLACE = 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX], marks[PATH_MAX + 8];
@@ -38,7 +39,7 @@ static size_t root_length;
 static int log_fd = -1, skip_syncs, fault_kinds, fault_errno;
 static unsigned long fault_first, fault_count, fault_calls, syncs;
 static char *paths[FDS_MAX]; /* of open files below the root, relative to it */
-static char is_marks[FDS_MAX];
+static char is_marks[FDS_MAX], owes_error[FDS_MAX];
 
 static void entry(char kind, uint64_t number, uint64_t inode, const char *path, const char *other, const void *data, size_t length) {
     if (log_fd < 0 || (fault_kinds && kind != 'M' && kind != 'F')) return;
@@ -57,7 +58,7 @@ __attribute__((constructor)) static void start(void) {
     if (fault) {
         char kinds[8];
         if (sscanf(fault, "%7s %d %lu %lu", kinds, &fault_errno, &fault_first, &fault_count) != 4) abort();
-        for (char *kind = kinds; *kind; kind++) fault_kinds |= *kind == 's' ? SYNC : *kind == 'w' ? WRITE : *kind == 'r' ? READ : CHANGE;
+        for (char *kind = kinds; *kind; kind++) fault_kinds |= *kind == 's' ? SYNC : *kind == 'w' ? WRITE : *kind == 'r' ? READ : *kind == 'p' ? PLACE : CHANGE;
     }
     if (!log) return;
     snprintf(marks, sizeof marks, "%s.marks", log);
@@ -143,7 +144,7 @@ int close(int fd) {
     pthread_mutex_lock(&lock);
     free(paths[fd]);
     paths[fd] = NULL;
-    is_marks[fd] = 0;
+    is_marks[fd] = owes_error[fd] = 0;
     return finish((int)syscall(SYS_close, fd));
 }
 
@@ -193,19 +194,40 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) 
     return of(fd) ? gathered(fd, parts, count, offset) : REAL(pwritev64)(fd, parts, count, offset);
 }
 
-static int read_fails(int fd) {
-    if (!of(fd) || !(fault_kinds & READ)) return 0;
-    pthread_mutex_lock(&lock);
-    return finish(fails(READ, of(fd), NULL));
+static int is_log(const char *path) {
+    size_t length = strlen(path);
+    return length >= 3 && !strcmp(path + length - 3, "/db");
 }
-ssize_t read(int fd, void *data, size_t length) { return read_fails(fd) ? -1 : syscall(SYS_read, fd, data, length); }
-ssize_t pread(int fd, void *data, size_t length, off_t at) { return read_fails(fd) ? -1 : syscall(SYS_pread64, fd, data, length, at); }
-ssize_t pread64(int fd, void *data, size_t length, off64_t at) { return read_fails(fd) ? -1 : syscall(SYS_pread64, fd, data, length, at); }
+
+static int read_fails(int fd, off64_t at, size_t length) {
+    if (!of(fd) || !(fault_kinds & (READ | PLACE))) return 0;
+    pthread_mutex_lock(&lock);
+    if (!is_log(of(fd))) return finish(fails(READ, of(fd), NULL));
+    if (!(fault_kinds & PLACE)) return finish(0);
+    if (at < 0) at = lseek64(fd, 0, SEEK_CUR);
+    if ((uint64_t)at > fault_first || fault_first >= (uint64_t)at + length) return finish(0);
+    entry('F', fault_first, (uint64_t)fault_errno, of(fd), "", "", 0);
+    errno = fault_errno;
+    return finish(1);
+}
+ssize_t read(int fd, void *data, size_t length) { return read_fails(fd, -1, length) ? -1 : syscall(SYS_read, fd, data, length); }
+ssize_t pread(int fd, void *data, size_t length, off_t at) { return read_fails(fd, at, length) ? -1 : syscall(SYS_pread64, fd, data, length, at); }
+ssize_t pread64(int fd, void *data, size_t length, off64_t at) { return read_fails(fd, at, length) ? -1 : syscall(SYS_pread64, fd, data, length, at); }
 
 static int synced(int fd, long call) {
     if (!of(fd)) return (int)syscall(call, fd);
     pthread_mutex_lock(&lock);
-    if (fails(SYNC, of(fd), NULL)) return finish(-1);
+    if (owes_error[fd]) {
+        owes_error[fd] = 0;
+        entry('F', fault_calls, (uint64_t)fault_errno, of(fd), "", "", 0);
+        errno = fault_errno;
+        return finish(-1);
+    }
+    if (fails(SYNC, of(fd), NULL)) {
+        for (int other = 0; other < FDS_MAX; other++)
+            if (other != fd && paths[other] && !strcmp(paths[other], paths[fd])) owes_error[other] = 1;
+        return finish(-1);
+    }
     uint64_t number = ++syncs, node = inode(fd);
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", of(fd));

@@ -66,16 +66,16 @@ impl World {
         self.folder.path().join("log")
     }
 
-    pub fn start(&self, from: [usize; LANES], to: usize, stop: Stop, large: usize) -> Start {
+    pub fn start(&self, from: [usize; LANES], to: usize, stop: Stop, large: usize, probe: bool) -> Start {
         let marks = self.folder.path().join("log.marks");
-        let orders = Orders { root: self.store(), marks, from, to, kill: stop == Stop::Kill, large };
+        let orders = Orders { root: self.store(), marks, from, to, kill: stop == Stop::Kill, large, probe };
         let orders = serde_json::to_string(&orders).expect("orders");
         under("work", &self.disk()).env("RECORDER_LOG", self.log()).env("POWER_ORDERS", orders)
     }
 
     /// Runs the next process, from where the ones before came to.
     pub fn run(&self, before: &Said, to: usize, stop: Stop, large: usize) {
-        let mut child = self.start(before.done, to, stop, large).start();
+        let mut child = self.start(before.done, to, stop, large, true).start();
         let status = child.wait(BOUND);
         match stop {
             Stop::Close => assert!(status.success(), "{status}: {}", child.output()),

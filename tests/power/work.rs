@@ -28,6 +28,7 @@ pub const BINDING: (&str, &str) = ("cluster-1", "billing");
 const BIND: usize = 3;
 const ADOPT: usize = 11;
 
+#[derive(Clone)]
 pub enum Step {
     Bind,
     Adopt(Partition, i64),
@@ -46,13 +47,15 @@ pub fn place(lane: usize, offset: usize) -> Slot {
 /// Bytes that no compression and no neighbour resembles.
 fn noise(seed: usize, bytes: usize) -> Vec<u8> {
     let mut state = seed as u64 | 1;
-    let words = (0..bytes.div_ceil(8)).flat_map(|_| {
+    let mut noise = Vec::with_capacity(bytes + 8);
+    while noise.len() < bytes {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.take(bytes).collect()
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    noise.truncate(bytes);
+    noise
 }
 
 fn parked(lane: usize, group: usize, id: &str, large: usize) -> Entry {
@@ -136,6 +139,7 @@ pub struct Orders {
     pub to: usize,
     pub kill: bool,
     pub large: usize,
+    pub probe: bool,
 }
 
 /// Takes a step, and waits until it is durable.
@@ -152,7 +156,7 @@ pub fn role() {
     let orders: Orders = serde_json::from_str(&std::env::var("POWER_ORDERS").expect("orders")).expect("orders");
     let marks = File::options().create(true).append(true).open(&orders.marks).expect("the recorder's marks");
     let mark = |text: &str| (&marks).write_all(text.as_bytes()).expect("marked");
-    let mut options = Options { probe: Probe::On, ..options(&orders.root) };
+    let mut options = Options { probe: if orders.probe { Probe::On } else { Probe::Off }, ..options(&orders.root) };
     options.on_sync_failure = OnSyncFailure::Exit;
     let store = match SledStore::open(&options) {
         Ok(store) => store,

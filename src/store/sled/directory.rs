@@ -1,7 +1,7 @@
 //! Owns the store's directory: the lock that keeps a second process out, what a killed process left behind, and which files and
 //! directories have to be synced. It does not know what the files hold.
 
-use super::{super::Error, probe};
+use super::{super::Error, probe, progress};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     collections::BTreeSet,
@@ -14,6 +14,8 @@ use std::{
 const LOCK: &str = "lock";
 const DATA: &str = "sled";
 const ASIDE: &str = "aside";
+/// Bytes of the log that are read at once.
+const READ_BYTES: usize = 1 << 20;
 
 /// A directory that this process holds until it is dropped.
 #[derive(Debug)]
@@ -53,6 +55,7 @@ impl Directory {
         }
         let mut directory = Self { root: root.into(), data, lock, aside: Vec::new() };
         directory.clean()?;
+        directory.clear_first_start()?;
         Ok(directory)
     }
 
@@ -73,6 +76,32 @@ impl Directory {
     /// Our own handle of the `db` file. An error of writing back is reported once for each open handle, so it stays open.
     pub(super) fn open_db(&self) -> Result<File, Error> {
         OpenOptions::new().read(true).write(true).open(self.data.join("db")).map_err(io("open its db file"))
+    }
+
+    /// Reads the log to its end, for what the disk says of it. sled takes a read that fails for the end of its log, and writes zeros
+    /// over what follows; so nothing of it may be opened that cannot be read.
+    pub(super) fn read_through(&self) -> Result<(), Error> {
+        const STEP: &str = "read its db file";
+        let mut file = match File::open(self.data.join("db")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file.map_err(io(STEP))?,
+        };
+        let mut bytes = vec![0; READ_BYTES];
+        while file.read(&mut bytes).map_err(io(STEP))? > 0 {}
+        Ok(())
+    }
+
+    /// Removes the settings that sled wrote halfway when a first start was cut short: it refuses those, and there is nothing else yet.
+    fn clear_first_start(&self) -> Result<(), Error> {
+        let is_empty = |file: &Path| match fs::metadata(file) {
+            Ok(meta) => Ok(meta.len() == 0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(io("look at its files")(error)),
+        };
+        if is_empty(&self.data.join("db"))? && is_empty(&self.root.join(progress::FILE))? {
+            remove(&self.data.join("conf"), "remove the settings of a first start that was cut short")?;
+        }
+        Ok(())
     }
 
     /// Syncs everything that sled only creates: `conf`, both directories and the blobs' one.

@@ -60,8 +60,9 @@ impl Disk {
     /// Opens sled in a directory that this process holds, and makes what it created durable.
     pub(super) fn open(directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
         let root = directory.root();
-        // Every group is flushed and synced here; sled's own thread would sync the file while the names beside it are not.
-        let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false).flush_every_ms(None);
+        // sled's own flushing stays on: after a write that failed, a flush can wait for ever unless another one wakes it.
+        let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
+        directory.read_through()?;
         let db = open_sled(root, &config)?;
         let file = directory.open_db()?;
         // Names first: sled has zeroed what its new snapshot does not need, and without that snapshot those zeros are a gap in its log.
