@@ -10,6 +10,7 @@ use super::{
     places::short,
     progress::Progress,
     topics::Topics,
+    waker::Waker,
 };
 use crate::{
     protocol::{
@@ -53,6 +54,7 @@ pub(super) struct Disk {
     progress: Progress,
     store_id: [u8; 16],
     blobs: BTreeSet<PathBuf>,
+    _waker: Waker,
     before_sync: Option<BeforeSync>,
 }
 
@@ -60,7 +62,6 @@ impl Disk {
     /// Opens sled in a directory that this process holds, and makes what it created durable.
     pub(super) fn open(directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<BeforeSync>) -> Result<Self, Error> {
         let root = directory.root();
-        // sled's own flushing stays on: after a write that failed, a flush can wait for ever unless another one wakes it.
         let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
         directory.read_through()?;
         let db = open_sled(root, &config)?;
@@ -70,10 +71,11 @@ impl Disk {
         file.sync_all().map_err(io("sync its db file"))?;
         let mut blobs = BTreeSet::new();
         directory.sync_blobs(&mut blobs)?;
-        let reader = Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() };
+        let reader = Arc::new(Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() });
+        let waker = Waker::start(config, Arc::downgrade(&reader))?;
         let progress = Progress::open(reader.root())?;
         let counts = Counts::default();
-        Ok(Self { reader: Arc::new(reader), directory, file, counts, progress, store_id: [0; 16], blobs, before_sync })
+        Ok(Self { reader, directory, file, counts, progress, store_id: [0; 16], blobs, _waker: waker, before_sync })
     }
 
     /// What the progress file said at the open.
@@ -137,13 +139,27 @@ impl Disk {
 
     /// Lets sled go (its last handle flushes), and then the directory.
     pub(super) fn close(&self) -> Result<(), Error> {
-        drop(self.reader.db.write().unwrap_or_else(PoisonError::into_inner).take());
+        self.reader.let_go()?;
         self.progress.sync()?;
         self.directory.release()
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Where an open or a write has failed this is the way out, and that error is the one to be told.
+        drop(self.let_go());
+    }
+}
+
 impl Reader {
+    /// Drops sled's handle, which flushes and syncs, and panics when that fails.
+    fn let_go(&self) -> Result<(), Error> {
+        let db = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(db)));
+        dropped.map_err(|_| Error::Io { action: "close its db file", detail: "its last sync failed".into() })
+    }
+
     /// Runs `read` on the open database. A panic of sled is damage.
     pub(super) fn with<T>(&self, read: impl FnOnce(&Db) -> Result<T, Error>) -> Result<T, Error> {
         // A handle of its own: `read` may come back here, and `close` must not wait between.

@@ -19,6 +19,7 @@ mod room;
 mod scan;
 mod topics;
 pub mod transfer;
+mod waker;
 mod writer;
 
 pub use super::FileSystem;
