@@ -73,9 +73,11 @@ impl Directory {
         &self.root
     }
 
-    /// Our own handle of the `db` file. An error of writing back is reported once for each open handle, so it stays open.
+    /// Our own handle of the `db` file, which is made where it is not there. An error of writing back is reported once for each open
+    /// handle, so it stays open.
     pub(super) fn open_db(&self) -> Result<File, Error> {
-        OpenOptions::new().read(true).write(true).open(self.data.join("db")).map_err(io("open its db file"))
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(self.data.join("db"));
+        open.map_err(io("open its db file"))
     }
 
     /// Reads the log to its end, for what the disk says of it. sled takes a read that fails for the end of its log, and writes zeros

@@ -64,15 +64,16 @@ impl Disk {
         let root = directory.root();
         let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
         directory.read_through()?;
-        let db = open_sled(root, &config)?;
+        // Before sled writes: an error of writing back is reported to the handles that are open by then, and to each of them once.
         let file = directory.open_db()?;
+        let db = open_sled(root, &config)?;
+        let reader = Arc::new(Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() });
+        let waker = Waker::start(config, Arc::downgrade(&reader))?;
         // Names first: sled has zeroed what its new snapshot does not need, and without that snapshot those zeros are a gap in its log.
         directory.sync()?;
         file.sync_all().map_err(io("sync its db file"))?;
         let mut blobs = BTreeSet::new();
         directory.sync_blobs(&mut blobs)?;
-        let reader = Arc::new(Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() });
-        let waker = Waker::start(config, Arc::downgrade(&reader))?;
         let progress = Progress::open(reader.root())?;
         let counts = Counts::default();
         Ok(Self { reader, directory, file, counts, progress, store_id: [0; 16], blobs, _waker: waker, before_sync })
