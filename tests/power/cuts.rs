@@ -105,7 +105,14 @@ impl Walk {
             _ => false,
         };
         let is_name = |event: &Event| {
-            matches!(event, Event::Created { .. } | Event::Renamed { .. } | Event::Removed { .. } | Event::MadeDirectory { .. } | Event::Truncated { .. })
+            matches!(
+                event,
+                Event::Created { .. }
+                    | Event::Renamed { .. }
+                    | Event::Removed { .. }
+                    | Event::MadeDirectory { .. }
+                    | Event::Truncated { .. }
+            )
         };
         let is_log = |event: &Event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db"));
         let is_promise = |event: &Event| matches!(event, Event::Mark(mark) if mark.starts_with("ack ") || mark.starts_with("open "));
@@ -143,7 +150,8 @@ pub fn role() {
     let orders = std::env::var("POWER_ORDERS").expect("orders");
     let (part, folder): (Examination, PathBuf) = serde_json::from_str(&orders).expect("orders");
     let mut walk = part.walk();
-    let mut cuts: Vec<_> = (part.from..part.to).map(|number| (walk.cut(part.seed, number), number)).map(|((dice, cut), n)| (cut, n, dice)).collect();
+    let mut cuts: Vec<_> =
+        (part.from..part.to).map(|number| (walk.cut(part.seed, number), number)).map(|((dice, cut), n)| (cut, n, dice)).collect();
     cuts.sort_by_key(|(cut, number, _)| (*cut, *number));
     let (mut judge, mut counts, mut failures) = (Judge::new(part.large), Counts::default(), 0);
     for (cut, number, mut dice) in cuts {
@@ -173,7 +181,7 @@ pub fn role() {
 fn count(verdict: Verdict, counts: &mut Counts) -> Result<(), String> {
     match verdict {
         Verdict::AllThere => counts.add("opened"),
-        Verdict::GapAfterLostSnapshot => counts.add("refused for the zeros of a snapshot without its name"),
+        Verdict::GapAfterLostSnapshot => counts.add("refused for a snapshot without any name"),
         Verdict::Refused(why) => {
             counts.add("refused with nothing promised");
             if !why.contains("copy the directory aside before anything else") {

@@ -80,8 +80,8 @@ impl Mood {
     pub const ALL: [Self; 6] = [Self::Nothing, Self::Everything, Self::Prefix, Self::Changes, Self::Sectors, Self::Pages];
 }
 
-/// Counts images in which a start's snapshot has lost its name.
-pub const SNAPSHOT_LOST: &str = "snapshots without their name";
+/// Counts snapshots of a start that have lost the name that they were written under and the one that they were given.
+pub const SNAPSHOT_LOST: &str = "snapshots without any name";
 
 /// Files with their bytes; directories have none.
 pub type Image = BTreeMap<String, Option<Vec<u8>>>;
@@ -184,6 +184,7 @@ impl Disk {
         let mut names = self.synced.clone();
         let keep = dice.chance();
         let prefix = dice.below(self.since.len() + 1);
+        let mut nameless = Vec::new();
         for (index, naming) in self.since.iter().enumerate() {
             let kept = match mood {
                 Mood::Nothing => false,
@@ -192,11 +193,18 @@ impl Disk {
                 Mood::Changes | Mood::Sectors | Mood::Pages => dice.is(keep),
             };
             counts.add(naming.what.count(kept));
-            counts.many(SNAPSHOT_LOST, usize::from(!kept && naming.what.is_snapshot()));
+            if let (false, Name::Move(from, to)) = (kept, &naming.what)
+                && to.contains("/snap.")
+            {
+                nameless.push(from);
+            }
             if kept {
                 naming.what.apply(&mut names);
             }
         }
+        let (there, gone): (Vec<_>, Vec<_>) = nameless.into_iter().partition(|from| names.contains_key(*from));
+        counts.many("snapshots with the name that they were written under", there.len());
+        counts.many(SNAPSHOT_LOST, gone.len());
         let mut image = Image::new();
         for (path, node) in &names {
             // What stands in a directory that is not there is not there.
@@ -224,10 +232,6 @@ impl Name {
                 }
             }
         }
-    }
-
-    fn is_snapshot(&self) -> bool {
-        matches!(self, Self::Move(_, to) if to.contains("/snap."))
     }
 
     fn count(&self, kept: bool) -> &'static str {

@@ -58,7 +58,15 @@ pub fn trials() -> Vec<Trial> {
         ("a_disk_that_turns_read_only_at_any_call_loses_nothing", a_disk_that_turns_read_only_at_any_call_loses_nothing),
         ("each_read_that_fails_is_said_and_loses_nothing", each_read_that_fails_is_said_and_loses_nothing),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(name, move || { test(); Ok(()) })).collect()
+    tests
+        .into_iter()
+        .map(|(name, test)| {
+            Trial::test(name, move || {
+                test();
+                Ok(())
+            })
+        })
+        .collect()
 }
 
 /// A store that was killed, and what it had promised.
@@ -109,7 +117,10 @@ fn sweep(fault: Fault, start: Start) -> Counts {
             (Ok(_), Ok(_)) => false,
         };
         if !fine {
-            wrong.push(format!("call {call} ({path}): {status}, {end:?}, promised later: {promised_later}, afterwards {judged:?}\n{}", child.output()));
+            wrong.push(format!(
+                "call {call} ({path}): {status}, {end:?}, promised later: {promised_later}, afterwards {judged:?}\n{}",
+                child.output()
+            ));
         }
         assert!(wrong.len() < 3, "{fault:?} on {start:?}:\n{}", wrong.join("\n"));
     }
@@ -172,7 +183,10 @@ fn a_log_that_cannot_be_read_somewhere_is_refused_and_left_alone() {
         let status = child.wait(HANGS);
         let end = ending(status.code(), &child.lines());
         assert_eq!(end, Ok("refused"), "place {turn}: {}", child.output());
-        assert!(std::fs::read(world.store().join("sled/db")).expect("a file") == *image["store/sled/db"].as_ref().expect("a file"), "place {turn}: it wrote");
+        assert!(
+            std::fs::read(world.store().join("sled/db")).expect("a file") == *image["store/sled/db"].as_ref().expect("a file"),
+            "place {turn}: it wrote"
+        );
         let judged = judge.judge(&world.store(), &before, Snapshot::AsItWas, turn);
         assert!(matches!(judged, Ok(Verdict::AllThere)), "place {turn}: {judged:?}");
     }

@@ -112,9 +112,7 @@ impl Telling {
     /// The record as it is told.
     pub fn tell(self, events: Vec<Event>) -> Vec<Event> {
         let is_log = |event: &Event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db"));
-        let is_directory = |event: &Event| {
-            matches!(event, Event::SyncBegan { path, .. } if !["/db", "/conf", "progress", "probe.new", "generating", "ballast"].iter().any(|end| path.ends_with(end)))
-        };
+        let is_directory = |event: &Event| matches!(event, Event::SyncBegan { path, .. } if !["/db", "/conf", "progress", "probe.new", "generating", "ballast"].iter().any(|end| path.ends_with(end)));
         match self {
             Self::AsItWas => events,
             // An end without a begin is nothing.
@@ -134,7 +132,8 @@ impl Telling {
             Self::SyncedBeforeTheLastWrite => {
                 let mut told: Vec<Event> = Vec::with_capacity(events.len());
                 for event in events {
-                    let before = is_log(&event).then(|| told.iter().rposition(|e| matches!(e, Event::Wrote { path, .. } if path.ends_with("/db"))));
+                    let before =
+                        is_log(&event).then(|| told.iter().rposition(|e| matches!(e, Event::Wrote { path, .. } if path.ends_with("/db"))));
                     match before.flatten() {
                         Some(at) => told.insert(at, event),
                         None => told.push(event),

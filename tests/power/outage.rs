@@ -46,7 +46,15 @@ pub fn trials() -> Vec<Trial> {
         ("what_is_acknowledged_is_there_after_a_power_cut", what_is_acknowledged_is_there_after_a_power_cut),
         ("a_store_that_lies_about_its_syncs_is_found", a_store_that_lies_about_its_syncs_is_found),
     ];
-    tests.into_iter().map(|(name, test)| Trial::test(name, move || { test(); Ok(()) })).collect()
+    tests
+        .into_iter()
+        .map(|(name, test)| {
+            Trial::test(name, move || {
+                test();
+                Ok(())
+            })
+        })
+        .collect()
 }
 
 /// A store that is stopped, started, killed, and started again, recorded throughout.
@@ -78,7 +86,8 @@ fn the_record_is_the_disk_byte_for_byte() {
     let image = disk.image(Mood::Everything, &mut Dice::new(0, 0), &mut Counts::default());
     let mut there = disk::Image::new();
     gather(&world.disk(), "", &mut there);
-    let names = |image: &disk::Image| image.iter().map(|(path, bytes)| (path.clone(), bytes.as_ref().map(Vec::len))).collect::<BTreeMap<_, _>>();
+    let names =
+        |image: &disk::Image| image.iter().map(|(path, bytes)| (path.clone(), bytes.as_ref().map(Vec::len))).collect::<BTreeMap<_, _>>();
     assert_eq!(names(&image), names(&there));
     let differs: Vec<_> = there.iter().filter(|(path, bytes)| image[*path] != **bytes).map(|(path, _)| path).collect();
     assert!(differs.is_empty(), "{differs:?}");
@@ -104,11 +113,16 @@ fn assert_nothing_lost(world: &World, seed: u64, findings: &Findings) {
     }
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("power-{seed}.log"));
     std::fs::copy(world.log(), &kept).expect("kept");
-    panic!("RECEIPTED_SEED={seed}; the record is kept as {} beside the tests' temporary files:\n{}", kept.file_name().unwrap().to_string_lossy(), findings.failures.join("\n"));
+    panic!(
+        "RECEIPTED_SEED={seed}; the record is kept as {} beside the tests' temporary files:\n{}",
+        kept.file_name().unwrap().to_string_lossy(),
+        findings.failures.join("\n")
+    );
 }
 
 fn what_is_acknowledged_is_there_after_a_power_cut() {
-    let images = std::env::var("RECEIPTED_POWER_IMAGES").map_or(IMAGES, |images| images.parse().expect("RECEIPTED_POWER_IMAGES is a number"));
+    let images =
+        std::env::var("RECEIPTED_POWER_IMAGES").map_or(IMAGES, |images| images.parse().expect("RECEIPTED_POWER_IMAGES is a number"));
     let first = seed();
     println!("power cuts: RECEIPTED_SEED={first}");
     let mut counts = Counts::default();
@@ -138,7 +152,10 @@ fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
     counts.join(&findings.counts);
     for cut in 0..second / SECOND_IMAGES {
         let again = World::new();
-        let (image, said, _) = (cut * 40..).map(|number| once.image(number)).find(|(_, said, snapshot)| said.promised() && *snapshot == Snapshot::AsItWas).expect("one of them");
+        let (image, said, _) = (cut * 40..)
+            .map(|number| once.image(number))
+            .find(|(_, said, snapshot)| said.promised() && *snapshot == Snapshot::AsItWas)
+            .expect("one of them");
         disk::write(&image, &again.disk());
         let base = tempfile::tempdir().expect("a temporary directory");
         disk::write(&image, base.path());

@@ -81,11 +81,7 @@ pub fn step(lane: usize, number: usize, large: usize) -> Step {
     let entries = match number % 8 {
         0 => vec![admit(&sure, 1, Revision(0)), admit(&format!("{sure}-b"), 1, Revision(0))],
         1 => vec![done(&sure, 1, &sure), done(&format!("{sure}-b"), 1, "b")],
-        2 => vec![
-            admit(&doubtful, 1, Revision(0)),
-            doubt(&doubtful, 1, DoubtReason::Crash),
-            parked(lane, group, &doubtful, large),
-        ],
+        2 => vec![admit(&doubtful, 1, Revision(0)), doubt(&doubtful, 1, DoubtReason::Crash), parked(lane, group, &doubtful, large)],
         3 => vec![Entry::Watermark { slot: place(lane, number) }, Entry::Committed { slot: place(lane, number) }],
         4 => vec![rule(&doubtful, Revision(3), &[1], Ruling::NotDone)],
         5 => {
@@ -98,10 +94,12 @@ pub fn step(lane: usize, number: usize, large: usize) -> Step {
         }
         // The first attempt had its effect after all: a duplicate.
         6 if lane == 0 => vec![done(&doubtful, 1, "first")],
-        6 => (0..20).flat_map(|i| {
-            let id = format!("{sure}-many-{i}");
-            [admit(&id, 1, Revision(0)), done(&id, 1, &id)]
-        }).collect(),
+        6 => (0..20)
+            .flat_map(|i| {
+                let id = format!("{sure}-many-{i}");
+                [admit(&id, 1, Revision(0)), done(&id, 1, &id)]
+            })
+            .collect(),
         _ => {
             let record = payload(&sure).digest();
             let close = Entry::Close { slot: place(lane, number), closing: Closing::DeadLettered, record };

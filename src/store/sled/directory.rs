@@ -14,6 +14,8 @@ use std::{
 const LOCK: &str = "lock";
 const DATA: &str = "sled";
 const ASIDE: &str = "aside";
+/// How the name of a snapshot ends until it is whole.
+const UNFINISHED: &str = ".generating";
 /// Bytes of the log that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -162,7 +164,10 @@ impl Directory {
             if !name.starts_with("snap.") {
                 continue;
             }
-            if name.ends_with(".generating") {
+            if name.ends_with(UNFINISHED) && is_whole(&file)? {
+                // It lacks nothing but its name. sled may have zeroed already what this snapshot does not need.
+                fs::rename(&file, file.with_extension("")).map_err(io("finish a snapshot"))?;
+            } else if name.ends_with(UNFINISHED) {
                 fs::remove_file(&file).map_err(io("delete an unfinished snapshot"))?;
             } else if !is_whole(&file)? {
                 self.put_aside(&file)?;
