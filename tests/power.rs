@@ -20,6 +20,8 @@ mod log;
 mod make;
 #[path = "power/outage.rs"]
 mod outage;
+#[path = "power/plan.rs"]
+mod plan;
 #[path = "support/process.rs"]
 mod process;
 #[path = "power/recorder.rs"]

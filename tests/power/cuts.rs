@@ -7,6 +7,7 @@ use crate::{
     disk::{self, Disk, Image, Mood, SNAPSHOT_LOST},
     judge::{Judge, Said, Snapshot, Verdict, WHOLE_ONE_IN},
     log::{self, Event, Telling},
+    plan::{LOG, Left, Plan},
     recorder::{BOUND, under},
 };
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub struct Examination {
     pub seed: u64,
     pub from: usize,
     pub to: usize,
+    pub plan: Plan,
     pub telling: String,
     pub large: usize,
 }
@@ -38,8 +40,8 @@ pub struct Findings {
 }
 
 /// A record, step by step.
-struct Walk {
-    events: Vec<Event>,
+pub struct Walk {
+    pub events: Vec<Event>,
     disk: Disk,
     said: Said,
     at: usize,
@@ -83,53 +85,27 @@ impl Examination {
         findings
     }
 
+    /// How many images there are, of a plan that has an end.
+    pub fn all(&self) -> usize {
+        self.plan.all(&self.walk()).len()
+    }
+
     /// One image, and what had been promised: for a process that goes on from there.
     pub fn image(&self, number: usize) -> (Image, Said, Snapshot) {
         let mut walk = self.walk();
-        let (mut dice, cut) = walk.cut(self.seed, number);
+        let (cut, _, mut dice, left) = self.plan.cuts(&walk, self.seed, number, number + 1).remove(0);
         walk.go_to(cut);
-        let mood = Mood::ALL[dice.below(Mood::ALL.len())];
-        let (image, snapshot) = walk.image(mood, &mut dice, &mut Counts::default());
+        let (image, snapshot) = walk.image(left, &mut dice, &mut Counts::default());
         (image, walk.said, snapshot)
     }
 }
 
 impl Walk {
-    /// When the image of that number is cut: anywhere, at a sync, after a promise, or at a name.
-    fn cut(&self, seed: u64, number: usize) -> (Dice, usize) {
-        let mut dice = Dice::new(seed, number as u64);
-        let is_probe = |event: &Event| match event {
-            Event::Created { path, .. } | Event::Wrote { path, .. } | Event::Renamed { from: path, .. } | Event::Removed { path } => {
-                path.contains("probe")
-            }
-            _ => false,
+    fn image(&self, left: Left, dice: &mut Dice, counts: &mut Counts) -> (Image, Snapshot) {
+        let mood = match left {
+            Left::By(mood) => mood,
+            Left::Torn(bytes) => return (self.disk.torn(LOG, bytes), Snapshot::AsItWas),
         };
-        let is_name = |event: &Event| {
-            matches!(
-                event,
-                Event::Created { .. }
-                    | Event::Renamed { .. }
-                    | Event::Removed { .. }
-                    | Event::MadeDirectory { .. }
-                    | Event::Truncated { .. }
-            )
-        };
-        let is_log = |event: &Event| matches!(event, Event::SyncBegan { path, .. } if path.ends_with("/db"));
-        let is_promise = |event: &Event| matches!(event, Event::Mark(mark) if mark.starts_with("ack ") || mark.starts_with("open "));
-        let kind = dice.below(12);
-        let wanted = |event: &Event| match kind {
-            0 => is_probe(event),
-            1..3 => is_name(event) && !is_probe(event),
-            3..6 => is_promise(event),
-            6..9 => is_log(event),
-            _ => matches!(event, Event::Wrote { path, .. } if path.ends_with("/db")),
-        };
-        let places: Vec<usize> = self.events.iter().enumerate().filter(|(_, event)| wanted(event)).map(|(place, _)| place).collect();
-        let place = if places.is_empty() { dice.below(self.events.len()) } else { places[dice.below(places.len())] };
-        (dice, place + 1)
-    }
-
-    fn image(&self, mood: Mood, dice: &mut Dice, counts: &mut Counts) -> (Image, Snapshot) {
         let before = counts.of(SNAPSHOT_LOST);
         let image = self.disk.image(mood, dice, counts);
         let lost = counts.of(SNAPSHOT_LOST) > before && mood != Mood::Nothing;
@@ -150,15 +126,13 @@ pub fn role() {
     let orders = std::env::var("POWER_ORDERS").expect("orders");
     let (part, folder): (Examination, PathBuf) = serde_json::from_str(&orders).expect("orders");
     let mut walk = part.walk();
-    let mut cuts: Vec<_> =
-        (part.from..part.to).map(|number| (walk.cut(part.seed, number), number)).map(|((dice, cut), n)| (cut, n, dice)).collect();
-    cuts.sort_by_key(|(cut, number, _)| (*cut, *number));
+    let mut cuts = part.plan.cuts(&walk, part.seed, part.from, part.to);
+    cuts.sort_by_key(|(cut, number, ..)| (*cut, *number));
     let (mut judge, mut counts, mut failures) = (Judge::new(part.large), Counts::default(), 0);
-    for (cut, number, mut dice) in cuts {
+    for (cut, number, mut dice, left) in cuts {
         println!("image {number}");
         walk.go_to(cut);
-        let mood = Mood::ALL[dice.below(Mood::ALL.len())];
-        let (image, snapshot) = walk.image(mood, &mut dice, &mut counts);
+        let (image, snapshot) = walk.image(left, &mut dice, &mut counts);
         disk::write(&image, &folder.join("image"));
         let root = folder.join("image/store");
         let judged = judge.judge(&root, &walk.said, snapshot, number);
@@ -168,7 +142,7 @@ pub fn role() {
         counts.many("with a step on its way", usize::from(walk.said.running.contains(&true)));
         counts.many("verified", usize::from(number.is_multiple_of(WHOLE_ONE_IN)));
         if let Err(failure) = judged.and_then(|verdict| count(verdict, &mut counts)) {
-            println!("failed image {number} of seed {}, cut at {cut}, {mood:?}: {failure}", part.seed);
+            println!("failed image {number} of seed {}, cut at {cut}, {left:?}: {failure}", part.seed);
             failures += 1;
         }
         if failures == FAILURES_MAX {

@@ -74,10 +74,13 @@ pub enum Mood {
     Sectors,
     /// Of every 4 KiB some state.
     Pages,
+    /// All but renames is there.
+    WithoutRenames,
 }
 
 impl Mood {
-    pub const ALL: [Self; 6] = [Self::Nothing, Self::Everything, Self::Prefix, Self::Changes, Self::Sectors, Self::Pages];
+    pub const ALL: [Self; 7] =
+        [Self::Nothing, Self::Everything, Self::Prefix, Self::Changes, Self::Sectors, Self::Pages, Self::WithoutRenames];
 }
 
 /// Counts snapshots of a start that have lost the name that they were written under and the one that they were given.
@@ -189,6 +192,7 @@ impl Disk {
             let kept = match mood {
                 Mood::Nothing => false,
                 Mood::Everything => true,
+                Mood::WithoutRenames => !matches!(naming.what, Name::Move(..)),
                 Mood::Prefix => index < prefix,
                 Mood::Changes | Mood::Sectors | Mood::Pages => dice.is(keep),
             };
@@ -218,6 +222,34 @@ impl Disk {
             }
         }
         image
+    }
+}
+
+impl Disk {
+    /// What a kill would leave, but that of the unsynced bytes of the log only the first so many are there.
+    pub fn torn(&self, log: &str, bytes: usize) -> Image {
+        let mut image = self.image(Mood::Everything, &mut Dice::new(0, 0), &mut Counts::default());
+        if let (Some(Node::File(file)), Some(Some(there))) = (self.seen.get(log), image.get_mut(log)) {
+            there.clone_from(&self.files[*file].synced);
+            let mut left = bytes;
+            for (_, change) in &self.files[*file].since {
+                match change {
+                    Change::Write(at, data) if data.len() > left => {
+                        Change::Write(*at, data[..left].to_vec()).apply(there);
+                        break;
+                    }
+                    change => change.apply(there),
+                }
+                left -= if let Change::Write(_, data) = change { data.len() } else { 0 };
+            }
+        }
+        image
+    }
+
+    /// Unsynced bytes of a file.
+    pub fn unsynced(&self, path: &str) -> usize {
+        let Some(Node::File(file)) = self.seen.get(path) else { return 0 };
+        self.files[*file].since.iter().map(|(_, change)| if let Change::Write(_, data) = change { data.len() } else { 0 }).sum()
     }
 }
 
@@ -279,10 +311,11 @@ impl File {
             Mood::Sectors => return self.cells(512, dice, counts),
             Mood::Pages => return self.cells(4096, dice, counts),
             Mood::Nothing => counts.many("unsynced writes lost", self.since.len()),
-            Mood::Everything | Mood::Prefix | Mood::Changes => {
+            Mood::Everything | Mood::WithoutRenames | Mood::Prefix | Mood::Changes => {
                 let mut lost_one = false;
                 for (index, (_, change)) in self.since.iter().enumerate() {
-                    let kept = mood == Mood::Everything || if mood == Mood::Prefix { index < prefix } else { dice.is(keep) };
+                    let kept = matches!(mood, Mood::Everything | Mood::WithoutRenames)
+                        || if mood == Mood::Prefix { index < prefix } else { dice.is(keep) };
                     counts.add(if kept { "unsynced writes kept" } else { "unsynced writes lost" });
                     if kept {
                         change.apply(&mut bytes);

@@ -81,7 +81,7 @@ struct Shown {
 /// How many steps a lane can take, and slots of it are looked at.
 pub const STEPS: usize = 60;
 /// One turn in so many reads the whole store.
-pub const WHOLE_ONE_IN: usize = 8;
+pub const WHOLE_ONE_IN: usize = 12;
 
 fn show(store: &dyn ReceiptStore) -> Result<Shown, Error> {
     let operations = store.list(Which::All, None, usize::MAX)?;

@@ -7,6 +7,7 @@ use crate::{
     disk::{self, Disk, Mood},
     judge::{Said, Snapshot},
     log::Telling,
+    plan::Plan,
     recorder::World,
     work::Stop,
 };
@@ -21,6 +22,7 @@ const SECOND_CUTS: usize = 4;
 const SECOND_IMAGES: usize = 25;
 /// Bytes of the large parked records.
 const LARGE: usize = 1 << 20;
+const SMALL: usize = 20_000;
 
 /// What has to be seen at least once: a suite that makes none of these any more shows nothing.
 const INTERESTING: &[&str] = &[
@@ -41,7 +43,13 @@ const INTERESTING: &[&str] = &[
 ];
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 3] = [
+    let tests: [(&str, fn()); 6] = [
+        ("c13_at_every_cut_the_position_is_there", c13_at_every_cut_the_position_is_there),
+        (
+            "c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged",
+            c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged,
+        ),
+        ("a_start_that_is_cut_before_its_snapshot_has_its_name_opens", a_start_that_is_cut_before_its_snapshot_has_its_name_opens),
         ("the_record_is_the_disk_byte_for_byte", the_record_is_the_disk_byte_for_byte),
         ("what_is_acknowledged_is_there_after_a_power_cut", what_is_acknowledged_is_there_after_a_power_cut),
         ("a_store_that_lies_about_its_syncs_is_found", a_store_that_lies_about_its_syncs_is_found),
@@ -74,6 +82,7 @@ fn of(world: &World, seed: u64, images: usize, telling: Telling) -> Examination 
         seed,
         from: 0,
         to: images,
+        plan: Plan::Random,
         telling: format!("{telling:?}"),
         large: LARGE,
     }
@@ -144,7 +153,7 @@ fn what_is_acknowledged_is_there_after_a_power_cut() {
 
 /// One record and its images; then disks that were cut, on which a process went on and was cut again.
 fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
-    let world = recorded([16, 34, 48]);
+    let world = recorded([14, 28, 40]);
     let second = if images > 2 * SECOND_CUTS * SECOND_IMAGES { SECOND_CUTS * SECOND_IMAGES } else { 0 };
     let once = of(&world, seed, images - second, Telling::AsItWas);
     let findings = once.run();
@@ -179,4 +188,40 @@ fn a_store_that_lies_about_its_syncs_is_found() {
     }
     let findings = of(&world, seed, 60, Telling::AsItWas).run();
     assert_nothing_lost(&world, seed, &findings);
+}
+
+/// Every image of a plan.
+fn every(plan: Plan, world: &World, large: usize) {
+    let seed = seed();
+    let part = Examination { plan, large, ..of(world, seed, 0, Telling::AsItWas) };
+    let part = Examination { to: part.all(), ..part };
+    let findings = part.run();
+    assert_nothing_lost(world, seed, &findings);
+    println!("power cuts: {plan:?}: {} images", findings.counts.of("images"));
+    assert!(part.to > 0 && findings.counts.of("images") == part.to as u64, "{}", findings.counts);
+    assert!(findings.counts.of("opened") + findings.counts.of("refused with nothing promised") == part.to as u64, "{}", findings.counts);
+}
+
+/// A short record without large records.
+fn short() -> World {
+    let world = World::new();
+    world.run(&Said::default(), 6, Stop::Close, SMALL);
+    world.run(&world.said(Said::default()), 12, Stop::Kill, SMALL);
+    world
+}
+
+/// The position of each partition, with everything else, is one batch: at no cut is it gone, or behind what was acknowledged.
+fn c13_at_every_cut_the_position_is_there() {
+    every(Plan::EveryCut, &short(), SMALL);
+}
+
+fn c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged() {
+    every(Plan::TornTails, &short(), SMALL);
+}
+
+/// sled zeroes what a new snapshot does not need before the snapshot's name is synced.
+fn a_start_that_is_cut_before_its_snapshot_has_its_name_opens() {
+    let world = recorded([14, 20, 30]);
+    world.run(&world.said(Said::default()), 31, Stop::Close, LARGE);
+    every(Plan::Nameless, &world, LARGE);
 }
