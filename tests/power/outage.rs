@@ -12,7 +12,10 @@ use crate::{
     work::Stop,
 };
 use libtest_mimic::Trial;
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Images in the ordinary test; `RECEIPTED_POWER_IMAGES` says otherwise.
 const IMAGES: usize = 500;
@@ -116,17 +119,20 @@ fn gather(root: &Path, below: &str, image: &mut disk::Image) {
     }
 }
 
-fn assert_nothing_lost(world: &World, seed: u64, findings: &Findings) {
-    if findings.failures.is_empty() {
-        return;
+/// Where the record of a failure is kept, for a run with the same seed.
+fn kept(seed: u64, cut: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("power-{seed}{cut}.log"))
+}
+
+fn assert_nothing_lost(world: &World, seed: u64, cut: &str, findings: &Findings) {
+    if !findings.failures.is_empty() {
+        let kept = kept(seed, cut);
+        if !kept.exists() {
+            std::fs::copy(world.log(), &kept).expect("kept");
+        }
+        let name = kept.file_name().expect("a name").to_string_lossy();
+        panic!("RECEIPTED_SEED={seed}; the record is kept as {name} in target/tmp:\n{}", findings.failures.join("\n"));
     }
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("power-{seed}.log"));
-    std::fs::copy(world.log(), &kept).expect("kept");
-    panic!(
-        "RECEIPTED_SEED={seed}; the record is kept as {} beside the tests' temporary files:\n{}",
-        kept.file_name().unwrap().to_string_lossy(),
-        findings.failures.join("\n")
-    );
 }
 
 fn what_is_acknowledged_is_there_after_a_power_cut() {
@@ -155,9 +161,12 @@ fn what_is_acknowledged_is_there_after_a_power_cut() {
 fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
     let world = recorded([14, 28, 40]);
     let second = if images > 2 * SECOND_CUTS * SECOND_IMAGES { SECOND_CUTS * SECOND_IMAGES } else { 0 };
-    let once = of(&world, seed, images - second, Telling::AsItWas);
+    let mut once = of(&world, seed, images - second, Telling::AsItWas);
+    if kept(seed, "").exists() {
+        once.log = kept(seed, "");
+    }
     let findings = once.run();
-    assert_nothing_lost(&world, seed, &findings);
+    assert_nothing_lost(&world, seed, "", &findings);
     counts.join(&findings.counts);
     for cut in 0..second / SECOND_IMAGES {
         let again = World::new();
@@ -171,7 +180,7 @@ fn round_of(seed: u64, images: usize, counts: &mut Counts) -> usize {
         again.run(&said, said.done.into_iter().max().expect("lanes") + 5, Stop::Kill, LARGE);
         let twice = Examination { base: Some(base.path().into()), said, ..of(&again, seed + cut as u64, SECOND_IMAGES, Telling::AsItWas) };
         let findings = twice.run();
-        assert_nothing_lost(&again, seed, &findings);
+        assert_nothing_lost(&again, seed, "-again", &findings);
         counts.join(&findings.counts);
         counts.many("cut on a disk that was cut before", SECOND_IMAGES);
     }
@@ -187,7 +196,7 @@ fn a_store_that_lies_about_its_syncs_is_found() {
         assert!(!findings.failures.is_empty(), "RECEIPTED_SEED={seed}: nothing was lost {lie:?}");
     }
     let findings = of(&world, seed, 60, Telling::AsItWas).run();
-    assert_nothing_lost(&world, seed, &findings);
+    assert_nothing_lost(&world, seed, "-lies", &findings);
 }
 
 /// Every image of a plan.
@@ -196,7 +205,7 @@ fn every(plan: Plan, world: &World, large: usize) {
     let part = Examination { plan, large, ..of(world, seed, 0, Telling::AsItWas) };
     let part = Examination { to: part.all(), ..part };
     let findings = part.run();
-    assert_nothing_lost(world, seed, &findings);
+    assert_nothing_lost(world, seed, "-plan", &findings);
     println!("power cuts: {plan:?}: {} images", findings.counts.of("images"));
     assert!(part.to > 0 && findings.counts.of("images") == part.to as u64, "{}", findings.counts);
     assert!(findings.counts.of("opened") + findings.counts.of("refused with nothing promised") == part.to as u64, "{}", findings.counts);
