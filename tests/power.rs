@@ -2,6 +2,13 @@
 //! and each is opened by the real store. The same library makes calls fail.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+/// Tests named after their functions.
+macro_rules! trials {
+    ($($function:ident),* $(,)?) => {
+        vec![$(libtest_mimic::Trial::test(stringify!($function), || { $function(); Ok(()) })),*]
+    };
+}
+
 #[path = "power/counts.rs"]
 mod counts;
 #[path = "power/cuts.rs"]

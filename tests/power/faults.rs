@@ -50,23 +50,14 @@ enum Start {
 }
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 6] = [
-        ("a_log_that_cannot_be_read_somewhere_is_refused_and_left_alone", a_log_that_cannot_be_read_somewhere_is_refused_and_left_alone),
-        ("each_sync_that_fails_stops_the_store", each_sync_that_fails_stops_the_store),
-        ("a_disk_that_is_full_at_any_write_loses_nothing", a_disk_that_is_full_at_any_write_loses_nothing),
-        ("each_write_that_fails_stops_the_store", each_write_that_fails_stops_the_store),
-        ("a_disk_that_turns_read_only_at_any_call_loses_nothing", a_disk_that_turns_read_only_at_any_call_loses_nothing),
-        ("each_read_that_fails_is_said_and_loses_nothing", each_read_that_fails_is_said_and_loses_nothing),
-    ];
-    tests
-        .into_iter()
-        .map(|(name, test)| {
-            Trial::test(name, move || {
-                test();
-                Ok(())
-            })
-        })
-        .collect()
+    trials![
+        a_log_that_cannot_be_read_somewhere_is_refused_and_left_alone,
+        each_sync_that_fails_stops_the_store,
+        a_disk_that_is_full_at_any_write_loses_nothing,
+        each_write_that_fails_stops_the_store,
+        a_disk_that_turns_read_only_at_any_call_loses_nothing,
+        each_read_that_fails_is_said_and_loses_nothing,
+    ]
 }
 
 /// A store that was killed, and what it had promised.

@@ -46,26 +46,14 @@ const INTERESTING: &[&str] = &[
 ];
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 6] = [
-        ("c13_at_every_cut_the_position_is_there", c13_at_every_cut_the_position_is_there),
-        (
-            "c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged",
-            c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged,
-        ),
-        ("a_start_that_is_cut_before_its_snapshot_has_its_name_opens", a_start_that_is_cut_before_its_snapshot_has_its_name_opens),
-        ("the_record_is_the_disk_byte_for_byte", the_record_is_the_disk_byte_for_byte),
-        ("what_is_acknowledged_is_there_after_a_power_cut", what_is_acknowledged_is_there_after_a_power_cut),
-        ("a_store_that_lies_about_its_syncs_is_found", a_store_that_lies_about_its_syncs_is_found),
-    ];
-    tests
-        .into_iter()
-        .map(|(name, test)| {
-            Trial::test(name, move || {
-                test();
-                Ok(())
-            })
-        })
-        .collect()
+    trials![
+        c13_at_every_cut_the_position_is_there,
+        c45_a_log_that_is_torn_at_its_end_opens_with_all_that_was_acknowledged,
+        a_start_that_is_cut_before_its_snapshot_has_its_name_opens,
+        the_record_is_the_disk_byte_for_byte,
+        what_is_acknowledged_is_there_after_a_power_cut,
+        a_store_that_lies_about_its_syncs_is_found,
+    ]
 }
 
 /// A store that is stopped, started, killed, and started again, recorded throughout.
