@@ -346,7 +346,7 @@ impl File {
                 if dice.is(keep) {
                     let (from, to) = (number * cell, left.len().min((number + 1) * cell));
                     let there = now.len().clamp(from, to);
-                    left[from..there].copy_from_slice(&now[from..there]);
+                    left[from..there].copy_from_slice(now.get(from..there).unwrap_or_default());
                     left[there..to].fill(0);
                     kept += 1;
                 } else {
