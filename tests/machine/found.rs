@@ -1,7 +1,12 @@
-//! What the simulator found, each as the shortest story that shows it.
+//! What the simulator, and reading with it, found or asked for, each as the shortest story that shows it.
 
 use crate::world::*;
-use receipted::protocol::{doubt::Future, machine::Event, note::AttemptId};
+use receipted::protocol::{
+    doubt::Future,
+    machine::{Event, Machine, Replies, Route},
+    note::AttemptId,
+};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The oldest batch becomes durable, and nobody is told yet.
 fn durable_and_untold(world: &mut World) -> Event {
@@ -86,4 +91,24 @@ fn a_record_that_was_parked_as_its_partition_went_is_asked_about_all_the_same() 
     world.settle(&Act::Apply, 500);
     assert_eq!(world.state("acme", "1"), "applied", "the destination has it, and says so when it is asked");
     assert_eq!(world.ledger["acme/1"].len(), 1);
+}
+
+/// A store whose offsets are somebody else's by now is refused when its partitions come; nothing of it may have run by then.
+#[test]
+fn what_is_parked_is_not_taken_up_before_a_partition_is_ours() {
+    let mut world = World::new(policy(ask()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    world.act_all(&Act::Lose);
+    world.sync_all();
+    world.looked.clear();
+    let route = Route { names: vec!["op.v1".into()], policy: policy(ask()), replies: Replies::None };
+    world.machine = Machine::new(2, limits(4, 1000), vec![route], BTreeSet::new());
+    let (operation, known) = (key("acme", "1").digest(), Arc::new(world.about("acme/1").unwrap().clone()));
+    world.on(Event::Doubtful { key: operation, known });
+    (0..50).for_each(|_| world.wait(200));
+    assert!(world.looked.is_empty() && world.starts.len() == 1);
+    world.assign(world.committed);
+    (0..50).for_each(|_| world.wait(200));
+    assert!(!world.looked.is_empty(), "from here on it is asked about");
 }
