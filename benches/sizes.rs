@@ -2,19 +2,21 @@
 //! close, and resident memory, each in a process of its own. `cargo bench --bench sizes [-- RECEIPTS …]`, 100,000 and a million when
 //! nothing is said; ten million take some ten minutes and ten gigabytes.
 
+#[path = "support/receipts.rs"]
+mod receipts;
+
 use receipted::{
     protocol::{
-        fingerprint::Fingerprint,
-        key::{Alphabet, OperationKey},
+        key::OperationKey,
         known::{Entry, Revision},
-        note::{Admission, Answer, Applied, AttemptId, Fact, Reference, Slot},
-        time::UnixMillis,
+        note::Fact,
     },
     store::{
         Batch, ReceiptStore,
         sled::{Options, SledStore},
     },
 };
+use receipts::{ATTEMPT, admission, applied, name};
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
@@ -25,7 +27,6 @@ use std::{
 
 /// As large as the groups of a busy runner.
 const GROUP: usize = 1024;
-const ATTEMPT: AttemptId = AttemptId { number: 1, claim: 1 };
 const ROLE: &str = "RECEIPTED_SIZES_STORE";
 
 fn main() {
@@ -83,28 +84,6 @@ fn fill(root: &Path, count: usize) -> u64 {
     let bytes = store.sizes().store_bytes;
     store.close().expect("closes");
     bytes
-}
-
-fn name(i: usize) -> OperationKey {
-    OperationKey::new("acme", "charge.v1", &[format!("INV-{i:09}")], Alphabet::Token).expect("a valid key")
-}
-
-fn admission(offset: usize) -> Admission {
-    Admission {
-        fingerprint: Fingerprint::Digest([7; 16]),
-        slot: Slot { topic: "payments".into(), partition: 3, offset: offset as i64 },
-        at: UnixMillis(1_700_000_000_000),
-        time_limit: Duration::from_secs(30),
-        memory: None,
-        key_generation: 0,
-        budget_used: 1,
-        correlation: Some("0af7651916cd43dd8448eb211c80319c".into()),
-    }
-}
-
-fn applied(i: usize) -> Applied {
-    let reference = Reference::new(&format!("ch_{i:020}"));
-    Applied { reference, answer: Answer::Json(format!("{{\"charge\":\"ch_{i:020}\",\"cents\":1999}}")), already: false }
 }
 
 /// A process that has opened the store, and says so.

@@ -3,19 +3,21 @@
 //! with an entry a note. *Writer* is processor time of the store's one writing thread, for both notes of an operation.
 //! `cargo bench --bench store [-- OPERATIONS]`
 
+#[path = "support/receipts.rs"]
+mod receipts;
+
 use receipted::{
     protocol::{
-        fingerprint::Fingerprint,
-        key::{Alphabet, KeyDigest, OperationKey},
+        key::{KeyDigest, OperationKey},
         known::{Entry, Revision},
-        note::{Admission, Answer, Applied, AttemptId, Fact, Reference, Slot},
-        time::UnixMillis,
+        note::Fact,
     },
     store::{
         Batch, ReceiptStore,
         sled::{Options, SledStore},
     },
 };
+use receipts::{ATTEMPT, admission, applied, name};
 use std::{
     fs::OpenOptions,
     path::Path,
@@ -26,7 +28,6 @@ const GROUPS: [usize; 4] = [1, 32, 512, 2048];
 /// What the store's admission and fact take on average, with what is around them.
 const NOTE_BYTES: usize = 150;
 const BLOCK_BYTES: usize = 4096;
-const ATTEMPT: AttemptId = AttemptId { number: 1, claim: 1 };
 
 fn main() {
     let operations = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(100_000);
@@ -68,30 +69,8 @@ fn main() {
     opening(operations);
 }
 
-fn name(i: usize) -> OperationKey {
-    OperationKey::new("acme", "charge.v1", &[format!("INV-{i:09}")], Alphabet::Token).expect("a valid key")
-}
-
 fn keys(count: usize) -> Vec<(OperationKey, KeyDigest)> {
     (0..count).map(name).map(|name| (name.clone(), name.digest())).collect()
-}
-
-fn admission(offset: usize) -> Admission {
-    Admission {
-        fingerprint: Fingerprint::Digest([7; 16]),
-        slot: Slot { topic: "payments".into(), partition: 3, offset: offset as i64 },
-        at: UnixMillis(1_700_000_000_000),
-        time_limit: Duration::from_secs(30),
-        memory: None,
-        key_generation: 0,
-        budget_used: 1,
-        correlation: Some("0af7651916cd43dd8448eb211c80319c".into()),
-    }
-}
-
-fn applied(i: usize) -> Applied {
-    let reference = Reference::new(&format!("ch_{i:020}"));
-    Applied { reference, answer: Answer::Json(format!("{{\"charge\":\"ch_{i:020}\",\"cents\":1999}}")), already: false }
 }
 
 fn append(store: &SledStore, entries: Vec<Entry>) {

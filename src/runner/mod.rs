@@ -86,7 +86,7 @@ impl Runner {
     /// Receipts are durable all the same, and a restart goes on from there.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
         self.settings.check(self.routes.topics().map(|(topic, _)| topic))?;
-        // Before anything of it is taken up: what is parked runs before partitions are assigned.
+        // Before a first partition is ours: from then on what is parked is taken up, whatever the offsets say.
         Error::unverified(&*self.store)?;
         let (settings, store) = (self.settings.clone(), self.store.clone());
         let (commands, received) = std::sync::mpsc::channel();

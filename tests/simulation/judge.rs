@@ -20,11 +20,6 @@ use receipted::{
 use std::sync::Arc;
 
 impl World {
-    /// Whether what is known of an operation is a statement of this kind.
-    fn says(known: &Known) -> &'static str {
-        known.receipt.state().label()
-    }
-
     /// A handler may start only when its admission is durable, and while no earlier attempt's effect is possible, unless the
     /// destination remembers.
     pub fn judge_start(&mut self, attempt: AttemptKey, running: &Running) {
@@ -88,7 +83,7 @@ impl World {
         // A rejection that a person took back is listed until somebody sends its record again; its slots are complete already.
         let reopened = known.receipt.verdicts().iter().any(|verdict| verdict.ruling == Ruling::Reopened);
         let settled = (known.receipt.state().is_settled() || reopened) && same;
-        (!covered && !settled).then(|| format!("of {}, which is {}", row.name(), Self::says(&known)))
+        (!covered && !settled).then(|| format!("of {}, which is {}", row.name(), known.receipt.state().label()))
     }
 
     /// What is durable must be true.
