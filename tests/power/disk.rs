@@ -187,7 +187,6 @@ impl Disk {
         let mut names = self.synced.clone();
         let keep = dice.chance();
         let prefix = dice.below(self.since.len() + 1);
-        let mut nameless = Vec::new();
         for (index, naming) in self.since.iter().enumerate() {
             let kept = match mood {
                 Mood::Nothing => false,
@@ -197,18 +196,11 @@ impl Disk {
                 Mood::Changes | Mood::Sectors | Mood::Pages => dice.is(keep),
             };
             counts.add(naming.what.count(kept));
-            if let (false, Name::Move(from, to)) = (kept, &naming.what)
-                && to.contains("/snap.")
-            {
-                nameless.push(from);
-            }
             if kept {
                 naming.what.apply(&mut names);
             }
         }
-        let (there, gone): (Vec<_>, Vec<_>) = nameless.into_iter().partition(|from| names.contains_key(*from));
-        counts.many("snapshots with the name that they were written under", there.len());
-        counts.many(SNAPSHOT_LOST, gone.len());
+        self.count_snapshots(&names, counts);
         let mut image = Image::new();
         for (path, node) in &names {
             // What stands in a directory that is not there is not there.
@@ -226,6 +218,23 @@ impl Disk {
 }
 
 impl Disk {
+    /// Snapshots of starts whose name is not synced: which of them have the name that they were written under, and which have none. A
+    /// rename that is there does not help where the file that was renamed is not.
+    fn count_snapshots(&self, names: &BTreeMap<String, Node>, counts: &mut Counts) {
+        for naming in &self.since {
+            let Name::Move(from, to) = &naming.what else { continue };
+            let removed = || self.since.iter().any(|later| matches!(&later.what, Name::Remove(path) if path == to));
+            if !to.contains("/snap.") || names.contains_key(to) {
+                continue;
+            }
+            if names.contains_key(from) {
+                counts.add("snapshots with the name that they were written under");
+            } else if !removed() {
+                counts.add(SNAPSHOT_LOST);
+            }
+        }
+    }
+
     /// What a kill would leave, but that of the unsynced bytes of the log only the first so many are there.
     pub fn torn(&self, log: &str, bytes: usize) -> Image {
         let mut image = self.image(Mood::Everything, &mut Dice::new(0, 0), &mut Counts::default());
