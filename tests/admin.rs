@@ -17,14 +17,14 @@ use receipted::{
         fingerprint::Fingerprint,
         key::{Alphabet, KeyDigest, OperationKey},
         known::{Answer, Entry, Revision},
-        note::{Admission, AttemptId, Doubt, DoubtReason, Slot},
+        note::{Admission, AttemptId, Author, Doubt, DoubtReason, Slot},
         park::{Park, ParkId, ParkReason, Payload, SlotNotes},
         refused::Refused,
         settle::{Act, Change, Changed, Decided, Scene, Target, changed, decide},
         time::{Monotonic, Now, UnixMillis},
     },
-    runner::Operator,
-    store::{Batch, ReceiptStore, memory::MemoryStore},
+    runner::{Operator, PartitionAsk, PartitionLine, Reading, Word},
+    store::{Batch, Partition, ReceiptStore, memory::MemoryStore},
 };
 use std::{
     os::unix::fs::PermissionsExt,
@@ -60,8 +60,9 @@ impl Desk {
         let known = key.map(|key| self.store.load(&[key]).unwrap().remove(0)).unwrap_or_default();
         let now = Now { monotonic: Monotonic(self.monotonic.load(Ordering::SeqCst)), wall: UnixMillis(5_000) };
         let future = *self.future.lock().unwrap();
-        let entry = match decide(change, &Scene { known: &known, slot: &slot, future: |_| future, quiet: QUIET, now })? {
+        let entry = match decide(change, &Scene { known: &known, slot: &slot, halted: None, future: |_| future, quiet: QUIET, now })? {
             Decided::Write(entry) | Decided::DeadLetter { then: entry, .. } => entry,
+            Decided::Skip(skipped) => skipped.end,
         };
         match self.store.append(Batch(vec![entry.clone()])).unwrap().answers.remove(0) {
             Answer::Done(known) => Ok(changed(&entry, &known.unwrap_or_default())),
@@ -70,12 +71,65 @@ impl Desk {
     }
 }
 
+impl Desk {
+    /// Two partitions, of which the second is halted at slot 7.
+    fn partitions(&self, ask: &PartitionAsk) -> Result<Vec<PartitionLine>, Refused> {
+        let (first, halted) = (partition(0), partition(1));
+        let open = PartitionLine {
+            partition: first.clone(),
+            reading: Reading::Open,
+            watermark: Some(12),
+            committed: Some(11),
+            in_flight: (2, 300),
+            halted_at: None,
+            detail: None,
+        };
+        let stuck = PartitionLine {
+            partition: halted.clone(),
+            reading: Reading::Halted,
+            watermark: Some(7),
+            committed: None,
+            in_flight: (1, 99),
+            halted_at: Some(7),
+            detail: Some("its record is too large".into()),
+        };
+        let word = |word: &Word| {
+            assert_eq!(word.by, Author::Operator { name: "ada".into(), uid: rustix::process::geteuid().as_raw() });
+            assert_eq!(word.reason, "tonight");
+        };
+        match ask {
+            PartitionAsk::List => Ok(vec![open, stuck]),
+            PartitionAsk::Pause(asked, said) if *asked == first => {
+                word(said);
+                Ok(vec![PartitionLine { reading: Reading::Paused, in_flight: (0, 0), ..open }])
+            }
+            PartitionAsk::Resume(asked, said) if *asked == first => {
+                word(said);
+                Ok(vec![open])
+            }
+            PartitionAsk::Pause(asked, _) | PartitionAsk::Resume(asked, _) if *asked == halted => {
+                Err(Refused::Halted { reason: "its record is too large".into() })
+            }
+            PartitionAsk::Pause(..) | PartitionAsk::Resume(..) => Err(Refused::NoPartition),
+        }
+    }
+}
+
+fn partition(number: i32) -> Partition {
+    Partition { topic: "payments".into(), number }
+}
+
 struct DeskOperator(Arc<Desk>);
 
 impl Operator for DeskOperator {
     fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>> {
         let done = self.0.decide(&change);
         Box::pin(async move { done })
+    }
+
+    fn partitions(&self, ask: PartitionAsk) -> BoxFuture<Result<Vec<PartitionLine>, Refused>> {
+        let lines = self.0.partitions(&ask);
+        Box::pin(async move { lines })
     }
 }
 
@@ -396,6 +450,37 @@ fn commands_find_the_socket_in_the_stores_directory_and_answer_in_text_and_json(
     let status = place.command(&["store", "status"]);
     assert!(text(&status.stdout).contains("in doubt 1"), "{}", text(&status.stdout));
     assert_eq!(text(&place.command(&["operations", "list", "--state", "disputed"]).stdout), "none disputed\n");
+}
+
+#[test]
+fn partitions_are_listed_paused_resumed_and_skipped_by_name() {
+    let place = Place::new();
+    let said = |arguments: &[&str]| {
+        let done = place.command(&[&["partitions"], arguments].concat());
+        (done.status.code().unwrap(), text(&done.stdout).to_string() + &text(&done.stderr))
+    };
+    let word = ["--reason", "tonight", "--by", "ada"];
+    let (code, listed) = said(&["list"]);
+    assert_eq!(code, 0);
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1], ["payments/0", "open", "12", "11", "2", "-"]);
+    assert_eq!(rows[2], ["payments/1", "halted", "7", "-", "1", "payments/1/7"]);
+    assert!(listed.contains("payments/1: its record is too large"), "{listed}");
+    let (code, paused) = said(&[&["pause", "payments/0"][..], &word].concat());
+    assert!(code == 0 && paused.contains("paused"), "{paused}");
+    let (code, open) = said(&[&["resume", "payments/0", "--output", "json"][..], &word].concat());
+    let json: serde_json::Value = serde_json::from_str(&open).unwrap();
+    assert_eq!((code, &json[0]["state"], &json[0]["in_flight_bytes"]), (0, &"open".into(), &300.into()));
+    let (code, refused) = said(&[&["pause", "payments/1"][..], &word].concat());
+    assert!(code == 65 && refused.contains("partitions skip"), "{code}: {refused}");
+    let (code, refused) = said(&[&["pause", "refunds/0"][..], &word].concat());
+    assert!(code == 65 && refused.contains("partitions list"), "{code}: {refused}");
+    let (code, refused) = said(&[&["skip", "payments/0/3"][..], &word].concat());
+    assert!(code == 65 && refused.contains("not halted at a record"), "{code}: {refused}");
+    for wrong in [["pause", "payments"], ["pause", "/0"], ["resume", "payments/x"], ["skip", "payments/1"], ["skip", "payments/1/-7"]] {
+        let (code, refused) = said(&[&wrong[..], &word].concat());
+        assert!(code == 65 && refused.contains("is not of the form"), "{wrong:?}: {code}: {refused}");
+    }
 }
 
 #[test]

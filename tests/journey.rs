@@ -7,6 +7,8 @@ mod doubts;
 mod letters;
 #[path = "journey/offsets.rs"]
 mod offsets;
+#[path = "journey/partitions.rs"]
+mod partitions;
 mod support;
 
 use support::{
@@ -65,6 +67,8 @@ fn main() {
         offsets::c12_tasks_that_were_started_and_not_finished_come_again_and_go_by_their_contract,
         offsets::c40_a_hundred_repeats_of_what_is_done_are_suppressed_and_their_offsets_move,
         offsets::c76_an_error_moves_no_offset_until_there_is_an_outcome,
+        partitions::a_paused_partition_waits_whole_and_the_other_goes_on,
+        partitions::a_halted_partition_goes_on_without_the_slot_that_a_person_skips,
     ];
     process::run(tests, &[("service", service::role)]);
 }

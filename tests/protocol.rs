@@ -22,5 +22,7 @@ mod receipt;
 mod sets;
 #[path = "protocol/settle.rs"]
 mod settle;
+#[path = "protocol/skip.rs"]
+mod skip;
 #[path = "protocol/start.rs"]
 mod start;

@@ -150,6 +150,9 @@ fn every_fact() {
     observe::partition_refused(&partition, &"other store");
     observe::partition_halted(&slot, "recreated");
     observe::partition_open(&partition, 1);
+    observe::partition_held(&partition, observe::Held::Paused);
+    observe::partition_act(&partition, "pause", "ada", 1000, "tonight");
+    observe::partition_act_refused(&partition, "resume", "halted");
     observe::rebalance("assign", 1);
     observe::committed(Duration::from_millis(3));
     observe::commit_failed(&"away");
@@ -187,7 +190,8 @@ fn a_fact_is_counted_where_the_table_says() {
         ("receipted_late_completions_total", &[("relation", "after_timeout"), ("result", "applied")], 1.0),
         ("receipted_parameter_conflicts_total", &[("side", "second")], 1.0),
         ("receipted_offset_regressions_total", &[("topic", "mail")], 1.0),
-        ("receipted_partitions_halted_total", &[("topic", "mail")], 2.0),
+        ("receipted_partition_held", &[("topic", "mail"), at, ("why", "halted")], 0.0),
+        ("receipted_partition_held", &[("topic", "mail"), at, ("why", "paused")], 1.0),
         ("receipted_rebalances_total", &[("kind", "assign")], 1.0),
         ("receipted_commit_seconds_count", &[], 1.0),
         ("receipted_commit_failures_total", &[], 1.0),

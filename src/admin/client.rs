@@ -3,6 +3,7 @@
 use super::{
     command::{Done, EndRequest, EndWord, List, Refusal, SettleRequest},
     look::Status,
+    partitions::{PartitionRequest, PartitionView, PartitionWord, SkipRequest},
     view::{Listing, OperationView},
 };
 use crate::protocol::key::KeyDigest;
@@ -102,6 +103,34 @@ impl Client {
             EndWord::Discard => "/discard",
         };
         self.ask(Method::POST, path, Some(request)).await
+    }
+
+    /// Where every partition stands.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn partitions(&self) -> Result<Vec<PartitionView>, Error> {
+        self.ask(Method::GET, "/partitions", None::<&()>).await
+    }
+
+    /// Pauses or resumes a partition. Answered once it stands as asked.
+    ///
+    /// # Errors
+    /// When it is refused, or nobody answers.
+    pub async fn partition(&self, word: PartitionWord, request: &PartitionRequest) -> Result<Vec<PartitionView>, Error> {
+        let path = match word {
+            PartitionWord::Pause => "/partitions/pause",
+            PartitionWord::Resume => "/partitions/resume",
+        };
+        self.ask(Method::POST, path, Some(request)).await
+    }
+
+    /// Has a halted partition go on without the slot that it stands at.
+    ///
+    /// # Errors
+    /// When it is refused, or nobody answers.
+    pub async fn skip(&self, request: &SkipRequest) -> Result<Done, Error> {
+        self.ask(Method::POST, "/partitions/skip", Some(request)).await
     }
 
     async fn ask<B: Serialize, T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&B>) -> Result<T, Error> {

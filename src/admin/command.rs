@@ -1,12 +1,15 @@
 //! Owns the words between the commands and the running process, as JSON. Digests, notes and attempts are texts here, read once at
 //! the boundary.
 
-use crate::protocol::{
-    key::KeyDigest,
-    note::{Author, Slot},
-    park::ParkId,
-    refused::Refused,
-    settle::{Act, AttemptName, Change, Changed, Next, Settle, Settlement, Target},
+use crate::{
+    protocol::{
+        key::KeyDigest,
+        note::{Author, Slot},
+        park::ParkId,
+        refused::Refused,
+        settle::{Act, AttemptName, Change, Changed, Next, Settle, Settlement, Target},
+    },
+    store::Partition,
 };
 use serde::{Deserialize, Serialize};
 
@@ -245,10 +248,23 @@ pub fn park_name(park: &ParkId) -> String {
 #[must_use]
 pub fn parse_park(text: &str) -> Option<ParkId> {
     let (slot, number) = text.rsplit_once('#')?;
-    let mut parts = slot.rsplitn(3, '/');
-    let (offset, partition, topic) = (parts.next()?, parts.next()?, parts.next()?);
-    let slot = Slot { topic: topic.into(), partition: partition.parse().ok()?, offset: offset.parse().ok()? };
-    Some(ParkId { slot, number: number.parse().ok()? }).filter(|_| !topic.is_empty())
+    Some(ParkId { slot: parse_slot(slot)?, number: number.parse().ok()? })
+}
+
+/// Reads a slot: `topic/partition/offset`.
+#[must_use]
+pub fn parse_slot(text: &str) -> Option<Slot> {
+    let (partition, offset) = text.rsplit_once('/')?;
+    let offset = offset.parse().ok().filter(|offset| *offset >= 0)?;
+    Some(parse_partition(partition)?.slot(offset))
+}
+
+/// Reads a partition: `topic/partition`.
+#[must_use]
+pub fn parse_partition(text: &str) -> Option<Partition> {
+    let (topic, number) = text.rsplit_once('/').filter(|(topic, _)| !topic.is_empty())?;
+    let number = number.parse().ok().filter(|number| *number >= 0)?;
+    Some(Partition { topic: topic.into(), number })
 }
 
 /// Reads an operation's digest.

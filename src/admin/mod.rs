@@ -5,6 +5,7 @@
 pub mod client;
 pub mod command;
 pub mod look;
+pub mod partitions;
 #[cfg(feature = "cli")]
 pub mod server;
 pub mod view;

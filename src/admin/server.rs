@@ -3,10 +3,11 @@
 use super::{
     command::{EndRequest, EndWord, List, Malformed, Refusal, SettleRequest, parse_digest},
     look,
+    partitions::{PartitionRequest, PartitionView, PartitionWord, SkipRequest},
 };
 use crate::{
     protocol::{refused::Refused, settle::Change, time::UnixMillis},
-    runner::Operator,
+    runner::{Operator, PartitionAsk},
     store::ReceiptStore,
 };
 use axum::{
@@ -122,6 +123,10 @@ fn router(served: Served) -> Router {
         .route("/settle", post(settle))
         .route("/dead-letter", post(dead_letter))
         .route("/discard", post(discard))
+        .route("/partitions", get(partitions))
+        .route("/partitions/pause", post(pause))
+        .route("/partitions/resume", post(resume))
+        .route("/partitions/skip", post(skip))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(served)
 }
@@ -173,6 +178,33 @@ async fn discard(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Pe
     perform(&served, peer, |uid| request.change(EndWord::Discard, uid)).await
 }
 
+async fn partitions(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>) -> Response {
+    asked(&served, peer, |_| Ok(PartitionAsk::List)).await
+}
+
+async fn pause(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>, Json(request): Json<PartitionRequest>) -> Response {
+    asked(&served, peer, |uid| request.ask(PartitionWord::Pause, uid)).await
+}
+
+async fn resume(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>, Json(request): Json<PartitionRequest>) -> Response {
+    asked(&served, peer, |uid| request.ask(PartitionWord::Resume, uid)).await
+}
+
+async fn skip(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>, Json(request): Json<SkipRequest>) -> Response {
+    perform(&served, peer, |uid| request.change(uid)).await
+}
+
+async fn asked(served: &Served, peer: Peer, ask: impl FnOnce(u32) -> Result<PartitionAsk, Malformed>) -> Response {
+    match admitted(peer).map(ask) {
+        Ok(Ok(ask)) => match served.operator.partitions(ask).await {
+            Ok(lines) => answer(StatusCode::OK, &lines.into_iter().map(PartitionView::from).collect::<Vec<_>>()),
+            Err(refused) => refusal(&refused),
+        },
+        Ok(Err(malformed)) => answer(StatusCode::BAD_REQUEST, &Refusal::from(&malformed)),
+        Err(refused) => refused,
+    }
+}
+
 async fn perform(served: &Served, peer: Peer, change: impl FnOnce(u32) -> Result<Change, Malformed>) -> Response {
     let change = match admitted(peer).map(change) {
         Ok(Ok(change)) => change,
@@ -181,11 +213,13 @@ async fn perform(served: &Served, peer: Peer, change: impl FnOnce(u32) -> Result
     };
     match served.operator.perform(change).await {
         Ok(changed) => answer(StatusCode::OK, &super::command::Done::from(changed)),
-        Err(refused) => {
-            let status = if let Refused::Unavailable { .. } = refused { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
-            answer(status, &Refusal::from(&refused))
-        }
+        Err(refused) => refusal(&refused),
     }
+}
+
+fn refusal(refused: &Refused) -> Response {
+    let status = if let Refused::Unavailable { .. } = refused { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
+    answer(status, &Refusal::from(refused))
 }
 
 /// The socket is its owner's and root's: its mode says so, and this says it again for the moment before the mode was set.

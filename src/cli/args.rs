@@ -61,9 +61,51 @@ pub(super) enum SharedCommand {
     /// Look at operations, and settle the doubtful ones.
     #[command(subcommand)]
     Operations(OperationsCommand),
+    /// Look at partitions of a running process; pause, resume, or go on past a slot that holds one up.
+    #[command(subcommand)]
+    Partitions(PartitionsCommand),
     /// Look after the store.
     #[command(subcommand)]
     Store(StoreCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PartitionsCommand {
+    /// List every partition: whether it is read, how far it is, what holds it up.
+    List {
+        #[command(flatten)]
+        at: StoreAt,
+    },
+    /// Let what runs of a partition end, commit, and read nothing more of it until it is resumed or the process starts again.
+    Pause {
+        /// TOPIC/PARTITION.
+        #[arg(value_name = "TOPIC/PARTITION")]
+        partition: String,
+        #[command(flatten)]
+        word: Word,
+        #[command(flatten)]
+        at: StoreAt,
+    },
+    /// Read a paused partition again, from where it stood.
+    Resume {
+        /// TOPIC/PARTITION.
+        #[arg(value_name = "TOPIC/PARTITION")]
+        partition: String,
+        #[command(flatten)]
+        word: Word,
+        #[command(flatten)]
+        at: StoreAt,
+    },
+    /// Send the record that a halted partition stands at to the dead-letter topic, note who skipped it and why, and read on.
+    Skip {
+        /// TOPIC/PARTITION/OFFSET, as listed.
+        #[arg(value_name = "TOPIC/PARTITION/OFFSET")]
+        slot: String,
+        #[command(flatten)]
+        word: Word,
+        #[command(flatten)]
+        at: StoreAt,
+    },
 }
 
 #[derive(Debug, Subcommand)]

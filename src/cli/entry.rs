@@ -4,6 +4,7 @@ use super::{
     args::{AppCommand, Cli, Common, SharedCommand},
     check_config, operations,
     output::{Failure, end},
+    partitions,
     routes::{self, Shape},
     serve, store,
 };
@@ -61,6 +62,7 @@ fn shared(command: SharedCommand, common: &Common, declared: impl FnOnce() -> Re
             small_runtime()?.block_on(check_config::against(config, &declared()?, output))
         }
         SharedCommand::Operations(command) => small_runtime()?.block_on(operations::run(command, config, output)),
+        SharedCommand::Partitions(command) => small_runtime()?.block_on(partitions::run(command, config, output)),
         SharedCommand::Store(command) => small_runtime()?.block_on(store::run(command, config, output)),
     }
 }

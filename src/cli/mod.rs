@@ -6,6 +6,7 @@ mod check_config;
 mod entry;
 mod operations;
 mod output;
+mod partitions;
 mod progress;
 mod routes;
 mod serve;

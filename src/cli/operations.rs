@@ -65,7 +65,7 @@ fn end(target: TargetArgs, with_repeats: Option<usize>, word: Word) -> EndReques
     EndRequest { key: target.digest, park: target.park, with_repeats, reason: word.reason, by: word.by }
 }
 
-fn done_text(done: &Done) -> String {
+pub(super) fn done_text(done: &Done) -> String {
     match &done.key {
         Some(key) => format!("{key} is {}: {}", done.state, done.next),
         None => done.next.clone(),

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod receipt;
 pub mod refused;
 pub mod settle;
+pub mod skip;
 pub mod start;
 pub mod time;
 pub mod watermark;

@@ -32,12 +32,14 @@ pub enum ParkReason {
     Retry,
     /// The reply hook failed; the operation is settled.
     Reply,
+    /// A person had its partition go on without it. The note has no record: that is in the dead-letter topic.
+    Skipped,
 }
 
 impl ParkReason {
     /// Every reason, in the order of the metric's labels.
-    pub const ALL: [Self; 7] =
-        [Self::Unresolved, Self::Conflict, Self::Expired, Self::DeadLetterFailed, Self::Poison, Self::Retry, Self::Reply];
+    pub const ALL: [Self; 8] =
+        [Self::Unresolved, Self::Conflict, Self::Expired, Self::DeadLetterFailed, Self::Poison, Self::Retry, Self::Reply, Self::Skipped];
 
     /// The metric's label.
     #[must_use]
@@ -50,6 +52,7 @@ impl ParkReason {
             Self::Poison => "poison",
             Self::Retry => "retry",
             Self::Reply => "reply",
+            Self::Skipped => "skipped",
         }
     }
 

@@ -1,6 +1,11 @@
 //! Owns why a person's change is refused, and what to do instead.
 
-use super::{doubt, note::AttemptId, park::ParkId, settle::AttemptName};
+use super::{
+    doubt,
+    note::{AttemptId, Slot},
+    park::ParkId,
+    settle::AttemptName,
+};
 use std::collections::BTreeSet;
 
 /// Why a change is refused. Nothing was written.
@@ -58,6 +63,27 @@ pub enum Refused {
     /// Nothing is parked there.
     #[error("no record is parked there")]
     NoNote,
+    /// See where it stands with `partitions list`.
+    #[error("{}", match .at { Some(slot) => format!("its partition is halted at {slot}"), None => "its partition is not halted at a record".into() })]
+    NotHalted {
+        /// Where its partition does stand, if it is halted at a record.
+        at: Option<Slot>,
+    },
+    /// End that note first: its record is another one.
+    #[error("another record is parked for this slot: {}#{}", .park.slot, .park.number)]
+    ParkedThere {
+        /// The note.
+        park: ParkId,
+    },
+    /// Name a partition that is here.
+    #[error("no partition of that name is assigned to this process")]
+    NoPartition,
+    /// Mend what halted it.
+    #[error("the partition is halted: {reason}")]
+    Halted {
+        /// Why.
+        reason: String,
+    },
     /// Somebody or something was faster.
     #[error("park note {}#{} has ended already", .park.slot, .park.number)]
     NoteEnded {
@@ -113,6 +139,10 @@ impl Refused {
             Self::FreshKeyUnused => "fresh_key_unused",
             Self::FreshKeyOnVerdict { .. } => "fresh_key_on_verdict",
             Self::NoNote => "no_note",
+            Self::NotHalted { .. } => "not_halted",
+            Self::ParkedThere { .. } => "parked_there",
+            Self::NoPartition => "no_partition",
+            Self::Halted { .. } => "halted",
             Self::NoteEnded { .. } => "note_ended",
             Self::SeveralNotes { .. } => "several_notes",
             Self::DiscardInDoubt => "discard_in_doubt",
@@ -136,6 +166,11 @@ impl Refused {
                 format!("wait {} s, or say --cannot-land-any-more REASON if you know better", left.as_secs() + 1)
             }
             Self::DoesNotFit { .. } | Self::NoNote | Self::NoteEnded { .. } => "see its state and notes with `operations show`".into(),
+            Self::NotHalted { .. } | Self::NoPartition => "see where partitions stand with `partitions list`".into(),
+            Self::ParkedThere { park } => {
+                format!("end that note first: `operations dead-letter --park {}#{}`, or discard it", park.slot, park.number)
+            }
+            Self::Halted { .. } => "mend what it names, or go on without its record with `partitions skip`".into(),
             Self::NoReference => "find the effect at the destination and give --reference R".into(),
             Self::NameAttempts { in_doubt } | Self::NotInDoubt { in_doubt, .. } => {
                 let names: Vec<String> = in_doubt.iter().map(|attempt| AttemptName::from(*attempt).to_string()).collect();

@@ -10,6 +10,7 @@ use super::{
     park::{End, EndKind, Openness, Park, ParkId, SlotNotes},
     receipt::{Receipt, State},
     refused::Refused,
+    skip::{self, Halted, Skipped},
     time::Now,
 };
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc, time::Duration};
@@ -42,6 +43,8 @@ pub enum Act {
         /// How many held repeats go with it, as the person knows.
         with_repeats: Option<usize>,
     },
+    /// Have a halted partition go on without the slot that it stands at.
+    Skip(Slot),
 }
 
 impl Change {
@@ -51,7 +54,7 @@ impl Change {
         match &self.act {
             Act::Settle(settle) => Some(settle.key),
             Act::DeadLetter(Target::Operation(key)) | Act::Discard { target: Target::Operation(key), .. } => Some(*key),
-            Act::DeadLetter(Target::Park(_)) | Act::Discard { target: Target::Park(_), .. } => None,
+            Act::DeadLetter(Target::Park(_)) | Act::Discard { target: Target::Park(_), .. } | Act::Skip(_) => None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Change {
             Act::Settle(Settle { outcome: Settlement::Reopened, .. }) => "settle reopened",
             Act::DeadLetter(_) => "dead-letter",
             Act::Discard { .. } => "discard",
+            Act::Skip(_) => "skip",
         }
     }
 }
@@ -148,8 +152,10 @@ pub enum Target {
 pub struct Scene<'a, F> {
     /// The operation; an empty one where the record has none.
     pub known: &'a Known,
-    /// For a target that is a note: what is known of its slot.
+    /// For a target that is a note, and for a skip: what is known of its slot.
     pub slot: &'a SlotNotes,
+    /// For a skip: the slot that its partition stands at, where it is halted.
+    pub halted: Option<&'a Halted>,
     /// What this process knows of an attempt's future.
     pub future: F,
     /// The quiet period of the operation's route.
@@ -172,6 +178,9 @@ pub enum Decided {
         /// Its end.
         then: Entry,
     },
+    /// Send the record that a partition stands at to the dead-letter topic; when that is acknowledged, write both entries as one batch,
+    /// and read the partition again.
+    Skip(Skipped),
 }
 
 /// What a change led to.
@@ -230,6 +239,7 @@ pub fn decide<F: Fn(AttemptId) -> Future>(change: &Change, scene: &Scene<'_, F>)
             }
             Ok(Decided::Write(end(change, &park, &note, EndKind::Discarded, scene)))
         }
+        Act::Skip(slot) => skip::decide(slot, scene.halted, scene.slot, &change.by, &change.reason, scene.now.wall).map(Decided::Skip),
     }
 }
 
@@ -380,7 +390,7 @@ fn repeats(known: &Known, park: &ParkId) -> usize {
     known.held.get(park).map_or(0, std::collections::BTreeMap::len)
 }
 
-fn text(what: &'static str, text: &str, max: usize) -> Result<(), Refused> {
+pub(crate) fn text(what: &'static str, text: &str, max: usize) -> Result<(), Refused> {
     let problem = match text {
         text if text.trim().is_empty() => "is empty",
         text if text.len() > max => "is too long",

@@ -3,6 +3,7 @@
 use super::{
     Error,
     context::Context,
+    partitions::Then,
     settings::{BROKER_WAIT, FirstStart, Settings},
 };
 use crate::{
@@ -18,7 +19,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -35,6 +36,8 @@ pub(super) enum Stage {
     Open,
     /// Not read: its log lost records.
     Halted,
+    /// Not read: a person paused it.
+    Paused,
     /// Given back.
     Closed,
 }
@@ -42,6 +45,7 @@ pub(super) enum Stage {
 #[derive(Debug, Clone)]
 pub(super) struct Owned {
     pub(super) assignment: Assignment,
+    pub(super) origin: Origin,
     pub(super) stage: Stage,
     pub(super) start: Start,
     /// What the group had committed.
@@ -50,10 +54,24 @@ pub(super) struct Owned {
     pub(super) commit: Option<i64>,
 }
 
+/// Where a partition's start comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An assignment by the group.
+    Assigned,
+    /// It was held; the client still has the position that it was read to before.
+    Held,
+}
+
+/// Stands where the next epoch is to be put.
+const NONE: Assignment = Assignment { partition: 0, epoch: 0 };
+
 /// The partitions by name. An index is kept for ever, an epoch counts the assignments.
 #[derive(Debug, Default)]
 pub(super) struct Ownerships {
     partitions: BTreeMap<Partition, Owned>,
+    /// What a person paused, through rebalances.
+    paused: BTreeSet<Partition>,
 }
 
 impl Ownerships {
@@ -73,11 +91,41 @@ impl Ownerships {
         self.partitions.iter_mut().find(|(_, owned)| owned.assignment == assignment && owned.stage != Stage::Closed)
     }
 
-    /// Takes a partition in under a new epoch.
-    pub(super) fn take(&mut self, partition: Partition, committed: Option<i64>, start: Start, stage: Stage) {
+    /// Takes a partition in under a new epoch. One that is paused stays so.
+    pub(super) fn take(&mut self, partition: Partition, committed: Option<i64>, start: Start, stage: Stage) -> Stage {
+        let stage = if stage == Stage::Waiting && self.paused.contains(&partition) { Stage::Paused } else { stage };
+        self.enter(partition, Owned { assignment: NONE, origin: Origin::Assigned, stage, start, committed, commit: None });
+        stage
+    }
+
+    fn enter(&mut self, partition: Partition, owned: Owned) {
         let (index, before) = (self.partitions.len(), self.partitions.get(&partition).map(|owned| owned.assignment));
         let assignment = before.map_or(Assignment { partition: index, epoch: 1 }, |was| Assignment { epoch: was.epoch + 1, ..was });
-        self.partitions.insert(partition, Owned { assignment, stage, start, committed, commit: None });
+        self.partitions.insert(partition, Owned { assignment, ..owned });
+    }
+
+    /// Holds a partition that was drained: paused, or to be read again at once from there. Names it, while it is this process's.
+    pub(super) fn hold(&mut self, assignment: Assignment, from: i64, then: Then) -> Option<Partition> {
+        let (partition, owned) = self.partitions.iter_mut().find(|(_, owned)| owned.assignment == assignment)?;
+        let (partition, given_back) = (partition.clone(), owned.stage == Stage::Closed);
+        owned.start.known_complete = owned.start.known_complete.max(from);
+        owned.start.offset = from;
+        if then == Then::Pause {
+            self.paused.insert(partition.clone());
+        }
+        if given_back {
+            return None;
+        }
+        owned.stage = Stage::Paused;
+        Some(partition)
+    }
+
+    /// Has a held partition wait to be opened, under a new epoch.
+    pub(super) fn release(&mut self, partition: &Partition) {
+        self.paused.remove(partition);
+        let Some(owned) = self.partitions.get(partition).filter(|owned| owned.stage == Stage::Paused).cloned() else { return };
+        let owned = Owned { origin: Origin::Held, stage: Stage::Waiting, committed: None, ..owned };
+        self.enter(partition.clone(), owned);
     }
 
     /// How many are assigned, whether read or not.

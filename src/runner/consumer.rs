@@ -3,7 +3,7 @@
 
 use super::{
     Error,
-    assignment::{self, Stage},
+    assignment::{self, Origin, Stage},
     context::Context,
     credit::Credits,
     group,
@@ -11,6 +11,7 @@ use super::{
     inbox::{Command, Inbox, Opened},
     intake::Intake,
     native, observe,
+    partitions::Then,
     spare::Spare,
 };
 use crate::{
@@ -41,7 +42,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 
 pub(super) struct ConsumerThread {
     consumer: Arc<BaseConsumer<Context>>,
-    queues: BTreeMap<Partition, (Assignment, PartitionQueue<Context>)>,
+    queues: BTreeMap<Partition, Queue>,
     intake: Arc<Intake>,
     credits: Credits,
     health: Arc<Health>,
@@ -52,6 +53,20 @@ pub(super) struct ConsumerThread {
     next_commit: Instant,
     fetching: Fetching,
     spare: Spare,
+}
+
+/// A partition that is read.
+struct Queue {
+    assignment: Assignment,
+    records: PartitionQueue<Context>,
+    position: Position,
+}
+
+/// Whether the client's position speaks of this epoch. One that was held still has that of before, until a record comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Own,
+    OfBefore,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +147,8 @@ impl ConsumerThread {
                         owned.stage = Stage::Halted;
                     }
                 }
+                Command::Hold { assignment, from, then } => self.hold(context, assignment, from, then),
+                Command::Reopen(partition) => context.owned().release(&partition),
                 Command::StopFetching => self.fetching = Fetching::Off,
                 Command::Close => {
                     context.commit(&self.consumer);
@@ -140,6 +157,21 @@ impl ConsumerThread {
             }
         }
         Flow::Go
+    }
+
+    /// Reads nothing more of a partition that a person had drained, or reads it again from where it stood.
+    fn hold(&mut self, context: &Context, assignment: Assignment, from: i64, then: Then) {
+        let held = context.owned().hold(assignment, from, then);
+        let Some(partition) = held else { return };
+        self.queues.remove(&partition);
+        let paused = assignment::list([(&partition, Offset::Invalid)])
+            .and_then(|list| self.consumer.pause(&list).map_err(|source| Error::broker("pause a partition", &source)));
+        if let Err(error) = paused {
+            context.fail(error);
+        }
+        if then == Then::Reopen {
+            context.owned().release(&partition);
+        }
     }
 
     /// Serves the hooks. No record comes this way: partitions are split off before they are resumed.
@@ -167,20 +199,21 @@ impl ConsumerThread {
             return Ok(());
         }
         self.partial_since = None;
-        let waiting: Vec<(Partition, Assignment)> = {
+        let waiting: Vec<(Partition, Assignment, Origin)> = {
             let owned = context.owned();
             let waiting = owned.iter().filter(|(_, owned)| owned.stage == Stage::Waiting);
-            waiting.map(|(partition, owned)| (partition.clone(), owned.assignment)).collect()
+            waiting.map(|(partition, owned)| (partition.clone(), owned.assignment, owned.origin)).collect()
         };
         if waiting.is_empty() {
             return Ok(());
         }
-        for (partition, assignment) in &waiting {
+        for (partition, assignment, origin) in waiting {
             let split = self.consumer.split_partition_queue(&partition.topic, partition.number);
-            let mut queue = split.ok_or_else(|| Error::Client { detail: format!("partition {partition} has no queue") })?;
+            let mut records = split.ok_or_else(|| Error::Client { detail: format!("partition {partition} has no queue") })?;
             let thread: Thread = thread::current();
-            queue.set_nonempty_callback(move || thread.unpark());
-            self.queues.insert(partition.clone(), (*assignment, queue));
+            records.set_nonempty_callback(move || thread.unpark());
+            let position = if origin == Origin::Held { Position::OfBefore } else { Position::Own };
+            self.queues.insert(partition, Queue { assignment, records, position });
         }
         assignment::note_first_starts(&context.owned(), &*context.store)?;
         let (mut opened, mut starts) = (Vec::new(), Vec::new());
@@ -205,14 +238,14 @@ impl ConsumerThread {
         }
         let owned = context.owned();
         let open = |partition: &Partition| owned.get(partition).filter(|owned| owned.stage == Stage::Open).map(|owned| owned.assignment);
-        self.queues.retain(|partition, (assignment, _)| open(partition) == Some(*assignment));
+        self.queues.retain(|partition, queue| open(partition) == Some(queue.assignment));
         drop(owned);
         let mut took = 0;
-        for (partition, (assignment, queue)) in &self.queues {
+        for (partition, queue) in &mut self.queues {
             let mut batch: Vec<(i64, Arc<Payload>)> = Vec::new();
-            let mut credit = self.credits.of(*assignment);
+            let mut credit = self.credits.of(queue.assignment);
             while batch.len() < context.settings.batch_records_max && credit.is_left() {
-                match queue.poll(Duration::ZERO) {
+                match queue.records.poll(Duration::ZERO) {
                     Some(Ok(record)) => {
                         let payload = self.spare.filled(|payload| native::copy(&record, payload));
                         credit.take(payload.bytes());
@@ -234,10 +267,12 @@ impl ConsumerThread {
                 continue;
             }
             took += batch.len();
-            self.credits.took(*assignment, &credit);
+            queue.position = Position::Own;
+            let assignment = queue.assignment;
+            self.credits.took(assignment, &credit);
             observe::records_fetched(&partition.topic, batch.len());
             match self.intake.deliveries(partition, batch, &mut self.spare) {
-                Ok(deliveries) => context.tell(Inbox::Arrived { assignment: *assignment, deliveries, bytes: credit.bytes() }),
+                Ok(deliveries) => context.tell(Inbox::Arrived { assignment, deliveries, bytes: credit.bytes() }),
                 Err(error) => context.fail(Error::Store(error)),
             }
         }
@@ -272,7 +307,8 @@ impl ConsumerThread {
         };
         for (partition, offset) in positions {
             let open = context.owned().get(&partition).filter(|owned| owned.stage == Stage::Open).map(|owned| owned.assignment);
-            if let Some(assignment) = open {
+            let own = |queue: &Queue| queue.position == Position::Own;
+            if let Some(assignment) = open.filter(|_| self.queues.get(&partition).is_some_and(own)) {
                 context.tell(Inbox::Event(Box::new(Event::Reached { assignment, offset })));
             }
         }

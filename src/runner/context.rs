@@ -91,6 +91,7 @@ impl Context {
                     let (start, stage, refusal) = assignment::decide(situation);
                     if let Some(refusal) = refusal {
                         observe::partition_refused(partition, &refusal);
+                        self.tell(Inbox::NotOpened(partition.clone(), refusal.to_string()));
                         if !refusal.halts_partition_only() {
                             self.fail(Error::Refused { partition: partition.clone(), refusal });
                         }
@@ -99,7 +100,10 @@ impl Context {
                         observe::offset_regression(partition, start.offset, confirmed);
                     }
                     offsets.push((partition, Offset::Offset(start.offset)));
-                    owned.take(partition.clone(), situation.committed.map(|(offset, _)| offset), start, stage);
+                    let stage = owned.take(partition.clone(), situation.committed.map(|(offset, _)| offset), start, stage);
+                    if stage == Stage::Paused {
+                        observe::partition_held(partition, observe::Held::Paused);
+                    }
                 }
             }
         }
@@ -133,6 +137,10 @@ impl Context {
                         drop(commands);
                         self.note_commit(assignment, offset);
                     }
+                    Ok(Command::Hold { assignment, from, then }) => {
+                        drop(commands);
+                        self.owned().hold(assignment, from, then);
+                    }
                     Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -149,6 +157,7 @@ impl Context {
             if partitions.contains(partition) {
                 owned.stage = Stage::Closed;
                 owned.commit = None;
+                observe::partition_not_held(partition);
             }
         }
     }

@@ -8,6 +8,7 @@ use super::{
     intake::{Intake, replies},
     observe,
     operator::Pending,
+    partitions::Stand,
     perform::Tasks,
     producer::Producer,
 };
@@ -66,6 +67,7 @@ pub(super) struct Here {
     pub(super) assignment: Assignment,
     /// The watermark, and when it last made progress.
     pub(super) progress: (i64, UnixMillis),
+    pub(super) stand: Stand,
     records: usize,
     bytes: u64,
 }
@@ -77,6 +79,8 @@ pub(super) struct Engine {
     pub(super) tasks: Tasks,
     pub(super) operators: Pending,
     pub(super) here: BTreeMap<usize, Here>,
+    /// Partitions that are assigned and not read, and why.
+    pub(super) refused: BTreeMap<Partition, String>,
     watch: observe::StoreWatch,
     revoking: Vec<Waiting>,
     ending: Option<Ending>,
@@ -113,6 +117,7 @@ impl Engine {
             tasks,
             operators: Pending::default(),
             here: BTreeMap::new(),
+            refused: BTreeMap::new(),
             watch: observe::StoreWatch::default(),
             revoking: Vec::new(),
             ending: None,
@@ -232,6 +237,14 @@ impl Engine {
                 self.operate(*change, answer, actions);
                 return None;
             }
+            Inbox::Partitions(ask, answer) => {
+                self.asked(ask, answer, actions);
+                return None;
+            }
+            Inbox::NotOpened(partition, reason) => {
+                self.refused.insert(partition, reason);
+                return None;
+            }
             Inbox::OperatorProduced(request, result) => {
                 self.operator_produced(request, result, actions);
                 return None;
@@ -244,9 +257,10 @@ impl Engine {
     fn assigned(&mut self, opened: Vec<Opened>, actions: &mut Vec<Action>) {
         for Opened { assignment, partition, start, known_complete } in opened {
             observe::partition_open(&partition, start);
+            self.refused.remove(&partition);
             let (topic, number) = (partition.topic.clone(), partition.number);
             let progress = (start, self.clock.now().wall);
-            self.here.insert(assignment.partition, Here { partition, assignment, progress, records: 0, bytes: 0 });
+            self.here.insert(assignment.partition, Here { partition, assignment, progress, stand: Stand::default(), records: 0, bytes: 0 });
             let event = Event::Assigned { assignment, topic, number, start, known_complete };
             self.machine.on(event, self.clock.now(), actions);
         }
@@ -255,7 +269,7 @@ impl Engine {
     fn revoked(&mut self, assignments: &[Assignment], ownership: Ownership, done: mpsc::SyncSender<()>, actions: &mut Vec<Action>) {
         let now = self.clock.now();
         let until = now.monotonic.after(self.parts.settings.drain_budget);
-        self.parts.health.closed(assignments.len());
+        self.parts.health.closed(assignments.iter().filter(|assignment| self.counts_as_open(**assignment)).count());
         let waiting = assignments.iter().copied().filter(|assignment| self.machine.is_open(*assignment)).collect();
         self.revoking.push(Waiting { assignments: waiting, done });
         for assignment in assignments.iter().copied() {
@@ -272,6 +286,7 @@ impl Engine {
         if let Some(here) = self.here.get(&assignment.partition) {
             observe::partition_left(&here.partition);
         }
+        self.closed(assignment);
         for waiting in &mut self.revoking {
             waiting.assignments.remove(&assignment);
         }

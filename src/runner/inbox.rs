@@ -1,6 +1,9 @@
 //! Owns the words between the consumer thread, the engine and the tasks: what comes in, and what the consumer is told.
 
-use super::Error;
+use super::{
+    Error,
+    partitions::{AnswerTo, PartitionAsk, Then},
+};
 use crate::{
     protocol::{
         key::KeyDigest,
@@ -41,6 +44,10 @@ pub(super) enum Inbox {
     Event(Box<Event>),
     /// An operator asks.
     Operate(Box<Change>, oneshot::Sender<Result<Changed, Refused>>),
+    /// An operator looks at partitions, or pauses or resumes one.
+    Partitions(PartitionAsk, AnswerTo),
+    /// A partition that was assigned is not read, and why.
+    NotOpened(Partition, String),
     /// An operator's dead letter is acknowledged, or not.
     OperatorProduced(u64, Result<(), String>),
     /// The consumer thread ended.
@@ -68,6 +75,10 @@ pub(super) enum Command {
     Commit(Assignment, i64),
     /// Stop reading this partition.
     Halt(Assignment),
+    /// A person had it drained: read nothing of it, and when it is read again, from here.
+    Hold { assignment: Assignment, from: i64, then: Then },
+    /// Read a partition that is held.
+    Reopen(Partition),
     /// Fetch nothing more.
     StopFetching,
     /// Leave the group and end.

@@ -20,6 +20,7 @@ mod intake;
 mod native;
 mod observe;
 mod operator;
+mod partitions;
 mod perform;
 mod producer;
 pub mod rehearsal;
@@ -31,6 +32,7 @@ pub use committed::committed;
 pub use error::Error;
 pub use health::Health;
 pub use operator::{Operator, Operators};
+pub use partitions::{PartitionAsk, PartitionLine, Reading, Word};
 pub use settings::{ErrorText, FirstStart, Settings};
 pub use survey::{Found, Verdict, survey};
 

@@ -1,10 +1,10 @@
 //! Owns what the runner tells telemetry: its own words, put into facts.
 
-use super::engine::Here;
+use super::{engine::Here, partitions::Word};
 use crate::{
     handler::Routes,
     protocol::{known::Entry, machine::Tally, note::Author, refused::Refused, settle::Changed, time::UnixMillis},
-    store::ReceiptStore,
+    store::{Partition, ReceiptStore},
     telemetry::{
         observe::{self, Progress},
         snapshot,
@@ -18,9 +18,9 @@ use std::{
 use tokio::task::JoinHandle;
 
 pub(super) use crate::telemetry::observe::{
-    brokers_answer, brokers_silent, client_error, client_says, commit_failed, committed, dead_letter_failed, group_not_described, lag,
-    looked_up, not_unparked, offset_regression, partition_halted, partition_left, partition_open, partition_refused, rebalance,
-    records_fetched, stop_cut_off, store_submitted, store_synced,
+    Held, brokers_answer, brokers_silent, client_error, client_says, commit_failed, committed, dead_letter_failed, group_not_described,
+    lag, looked_up, not_unparked, offset_regression, partition_act_refused, partition_halted, partition_held, partition_left,
+    partition_not_held, partition_open, partition_refused, rebalance, records_fetched, stop_cut_off, store_submitted, store_synced,
 };
 
 /// Makes every series exist: what the store knows as it stands there, the others at zero. In this order, so that no look in between finds a
@@ -62,6 +62,12 @@ pub(super) fn progress(here: &mut Here, watermark: i64, gap: u64, in_flight: usi
         here.progress = (watermark, now);
     }
     observe::progress(&here.partition, Progress { watermark, gap, in_flight, since: here.progress.1 });
+}
+
+/// A person paused or resumed a partition.
+pub(super) fn partition_act(partition: &Partition, act: &'static str, word: &Word) {
+    let (name, uid) = if let Author::Operator { name, uid } = &word.by { (name.as_str(), *uid) } else { ("nobody", 0) };
+    observe::partition_act(partition, act, name, uid, &word.reason);
 }
 
 /// What became of a person's change once it was decided.

@@ -1,18 +1,25 @@
 //! Owns the operators' way into the engine: a change is decided on the newest state, with what this process knows of futures, and
 //! answered when it is durable.
 
-use super::{engine::Engine, inbox::Inbox, observe};
+use super::{
+    engine::Engine,
+    inbox::Inbox,
+    observe,
+    partitions::{PartitionAsk, PartitionLine, Then},
+};
 use crate::{
     handler::BoxFuture,
     protocol::{
         key::KeyDigest,
         known::{Answer, Entry, Known},
         machine::{Action, DeadLetterReason, Event},
+        note::Slot,
         park::{Park, ParkId, SlotNotes},
         refused::Refused,
         settle::{Act, Change, Changed, Decided, Scene, Target, changed, decide},
+        skip::{Halted, Skipped},
     },
-    store,
+    store::{self, Partition},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
@@ -24,12 +31,19 @@ const WAITING_MAX: usize = 64;
 pub trait Operator: Send + Sync {
     /// Decides about a change, and makes it durable.
     fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>>;
+    /// Answers with where the partitions that were asked about stand, once they stand there.
+    fn partitions(&self, ask: PartitionAsk) -> BoxFuture<Result<Vec<PartitionLine>, Refused>>;
 }
 
 impl Operator for Operators {
     fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>> {
         let own = self.clone();
         Box::pin(async move { own.perform(change).await })
+    }
+
+    fn partitions(&self, ask: PartitionAsk) -> BoxFuture<Result<Vec<PartitionLine>, Refused>> {
+        let own = self.clone();
+        Box::pin(async move { own.partitions(ask).await })
     }
 }
 
@@ -48,9 +62,16 @@ impl Operators {
     /// Says why it is refused and what to do instead; nothing was written. [`Refused::Unavailable`] when the runner does not run.
     pub async fn perform(&self, change: Change) -> Result<Changed, Refused> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Refused::Unavailable { reason: "the runner does not run".into() };
-        self.0.send(Inbox::Operate(Box::new(change), answer)).map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        self.tell(Inbox::Operate(Box::new(change), answer))?;
+        answered.await.unwrap_or_else(|_| Err(Self::gone()))
+    }
+
+    pub(super) fn tell(&self, inbox: Inbox) -> Result<(), Refused> {
+        self.0.send(inbox).map_err(|_| Self::gone())
+    }
+
+    pub(super) fn gone() -> Refused {
+        Refused::Unavailable { reason: "the runner does not run".into() }
     }
 }
 
@@ -58,8 +79,33 @@ type AnswerTo = oneshot::Sender<Result<Changed, Refused>>;
 
 /// A change on its way: to the disk, or to the dead-letter topic first.
 struct Waiting {
-    entry: Entry,
+    write: Write,
     answer: AnswerTo,
+}
+
+/// What is written down of a change.
+#[derive(Clone)]
+enum Write {
+    Entry(Entry),
+    /// With the index of the partition that goes on.
+    Skip(usize, Skipped),
+}
+
+impl Write {
+    /// What the answer is about.
+    fn entry(&self) -> &Entry {
+        match self {
+            Self::Entry(entry) => entry,
+            Self::Skip(_, skipped) => &skipped.end,
+        }
+    }
+
+    fn event(self, request: u64) -> Event {
+        match self {
+            Self::Entry(entry) => Event::Operator { request, entry },
+            Self::Skip(_, skipped) => Event::Skip { request, skipped },
+        }
+    }
 }
 
 #[derive(Default)]
@@ -78,13 +124,14 @@ impl Engine {
         match self.decide_change(&change) {
             Err(refused) => reply(answer, Err(refused)),
             Ok(Decided::Write(entry)) => {
-                let request = self.wait_for(entry.clone(), answer);
+                let request = self.wait_for(Write::Entry(entry.clone()), answer);
                 self.machine.on(Event::Operator { request, entry }, self.clock.now(), actions);
             }
             Ok(Decided::DeadLetter { park, note, then }) => {
-                let request = self.wait_for(then, answer);
+                let request = self.wait_for(Write::Entry(then), answer);
                 self.send_parked(request, park, &note);
             }
+            Ok(Decided::Skip(skipped)) => self.send_skipped(&change, skipped, answer),
         }
     }
 
@@ -96,9 +143,10 @@ impl Engine {
                 (Some(*key), SlotNotes::default())
             }
             Act::DeadLetter(Target::Park(park)) | Act::Discard { target: Target::Park(park), .. } => {
-                let slot = self.parts.store.slots(std::slice::from_ref(&park.slot)).pop().unwrap_or_default();
+                let slot = self.notes(&park.slot);
                 (slot.parked.as_ref().and_then(|(_, note, _)| note.key), slot)
             }
+            Act::Skip(slot) => (None, self.notes(slot)),
         };
         let known = match key {
             Some(key) => self.parts.store.load(&[key]).map_err(unavailable)?.pop().unwrap_or_default(),
@@ -106,7 +154,39 @@ impl Engine {
         };
         let future = |attempt| key.map_or(crate::protocol::doubt::Future::Alive, |key| self.machine.future(key, attempt));
         let quiet = self.quiet(&known);
-        decide(change, &Scene { known: &known, slot: &slot, future, quiet, now: self.clock.now() })
+        let halted = if let Act::Skip(slot) = &change.act { self.halted(slot).map(|(_, halted)| halted) } else { None };
+        decide(change, &Scene { known: &known, slot: &slot, halted, future, quiet, now: self.clock.now() })
+    }
+
+    fn notes(&self, slot: &Slot) -> SlotNotes {
+        self.parts.store.slots(std::slice::from_ref(slot)).pop().unwrap_or_default()
+    }
+
+    /// What the partition of a slot is halted at, with its index.
+    fn halted(&self, slot: &Slot) -> Option<(usize, &Halted)> {
+        let here = self.here.values().find(|here| here.partition == Partition::of(slot))?;
+        Some((here.assignment.partition, self.machine.halted(here.assignment.partition)?))
+    }
+
+    /// Sends the record that a partition stands at to the dead-letter topic.
+    fn send_skipped(&mut self, change: &Change, skipped: Skipped, answer: AnswerTo) {
+        let Act::Skip(slot) = &change.act else { return };
+        let Some((index, halted)) = self.halted(slot) else { return reply(answer, Err(Refused::NotHalted { at: None })) };
+        let asked = self.operators.waiting.values().any(|waiting| matches!(waiting.write, Write::Skip(at, _) if at == index));
+        if asked || !self.counts_as_open(self.here[&index].assignment) {
+            return reply(answer, Err(Refused::Unavailable { reason: "it is being skipped already".into() }));
+        }
+        let detail = format!("skipped: {}", halted.reason);
+        let known = match halted.subject.as_ref().map(|subject| self.parts.store.load(&[subject.key])) {
+            Some(Err(error)) => return reply(answer, Err(Refused::Unavailable { reason: error.to_string() })),
+            Some(Ok(mut known)) => known.pop().unwrap_or_default(),
+            None => Arc::default(),
+        };
+        let about = halted.subject.as_deref().map(|subject| super::producer::About::of_subject(subject, &known.receipt));
+        let letter = self.tasks.producer.letter(slot, DeadLetterReason::Operator, &detail, &halted.payload, about.as_ref());
+        let (producer, inbox) = (self.tasks.producer.clone(), self.parts.inbox.clone());
+        let request = self.wait_for(Write::Skip(index, skipped), answer);
+        producer.send(letter, move |result| drop(inbox.send(Inbox::OperatorProduced(request, result))));
     }
 
     /// The quiet period of an operation's route; without a route nobody knows one, and only a person who vouches ends it.
@@ -117,9 +197,9 @@ impl Engine {
         plan.map_or(Duration::MAX, |plan| plan.policy.contract.quiet())
     }
 
-    fn wait_for(&mut self, entry: Entry, answer: AnswerTo) -> u64 {
+    fn wait_for(&mut self, write: Write, answer: AnswerTo) -> u64 {
         self.operators.next += 1;
-        self.operators.waiting.insert(self.operators.next, Waiting { entry, answer });
+        self.operators.waiting.insert(self.operators.next, Waiting { write, answer });
         self.operators.next
     }
 
@@ -144,8 +224,8 @@ impl Engine {
     pub(super) fn operator_produced(&mut self, request: u64, result: Result<(), String>, actions: &mut Vec<Action>) {
         match result {
             Ok(()) => {
-                let Some(entry) = self.operators.waiting.get(&request).map(|waiting| waiting.entry.clone()) else { return };
-                self.machine.on(Event::Operator { request, entry }, self.clock.now(), actions);
+                let Some(write) = self.operators.waiting.get(&request).map(|waiting| waiting.write.clone()) else { return };
+                self.machine.on(write.event(request), self.clock.now(), actions);
             }
             Err(reason) => {
                 if let Some(waiting) = self.operators.waiting.remove(&request) {
@@ -155,14 +235,21 @@ impl Engine {
         }
     }
 
-    pub(super) fn operator_answered(&mut self, request: u64, answer: &Answer) {
-        let Some(Waiting { entry, answer: to }) = self.operators.waiting.remove(&request) else { return };
+    /// Answers a change; after a skip, what lets the partition go on.
+    pub(super) fn operator_answered(&mut self, request: u64, answer: &Answer) -> Option<Event> {
+        let Waiting { write, answer: to } = self.operators.waiting.remove(&request)?;
+        let entry = write.entry();
         let result = match answer {
-            Answer::Done(known) => Ok(changed(&entry, known.as_deref().unwrap_or(&Known::default()))),
+            Answer::Done(known) => Ok(changed(entry, known.as_deref().unwrap_or(&Known::default()))),
             Answer::Lost(_) => Err(Refused::Moved),
         };
-        observe::operator_changed(&entry, &result);
+        observe::operator_changed(entry, &result);
+        let goes_on = match (&write, &result) {
+            (Write::Skip(index, _), Ok(_)) => self.drain(*index, Then::Reopen, Vec::new()),
+            _ => None,
+        };
         reply(to, result);
+        goes_on
     }
 }
 

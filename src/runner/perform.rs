@@ -254,7 +254,7 @@ impl Engine {
                 self.parts.health.closed(1);
                 self.parts.commands.tell(Command::Halt(assignment));
             }
-            Action::Answer { request, answer } => self.operator_answered(request, &answer),
+            Action::Answer { request, answer } => return self.operator_answered(request, &answer),
         }
         None
     }

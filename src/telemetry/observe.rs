@@ -68,22 +68,67 @@ pub fn offset_regression(partition: &Partition, committed: i64, confirmed: i64) 
 /// A partition is not read, and why.
 pub fn partition_refused(partition: &Partition, refusal: &dyn fmt::Display) {
     tracing::error!(topic = &*partition.topic, partition = partition.number, %refusal, "partition refused");
-    halts(&partition.topic);
+    partition_held(partition, Held::Halted);
 }
 
 /// A partition stopped at a slot.
 pub fn partition_halted(slot: &Slot, reason: &str) {
     tracing::error!(topic = &*slot.topic, partition = slot.partition, offset = slot.offset, reason, "partition halted");
-    halts(&slot.topic);
+    partition_held(&Partition::of(slot), Held::Halted);
 }
 
-fn halts(topic: &str) {
-    counter!("receipted_partitions_halted_total", "topic" => topic.to_string()).increment(1);
+/// Why a partition that is ours is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Its log or its offsets make no sense.
+    Halted,
+    /// A person paused it.
+    Paused,
+}
+
+impl Held {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::Halted, Self::Paused];
+
+    /// The metric's label.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Halted => "halted",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// A partition is not read until something is done about it.
+pub fn partition_held(partition: &Partition, why: Held) {
+    hold(partition, why, 1.0);
+}
+
+/// A partition is read, or no longer ours.
+pub fn partition_not_held(partition: &Partition) {
+    Held::ALL.iter().for_each(|why| hold(partition, *why, 0.0));
+}
+
+fn hold(partition: &Partition, why: Held, value: f64) {
+    let labels = [("topic", partition.topic.to_string()), ("partition", partition.number.to_string()), ("why", why.label().to_string())];
+    gauge!("receipted_partition_held", &labels).set(value);
+}
+
+/// A person paused or resumed a partition.
+pub fn partition_act(partition: &Partition, act: &'static str, by: &str, uid: u32, reason: &str) {
+    tracing::warn!(topic = &*partition.topic, partition = partition.number, by, uid, act, reason, "partition changed by an operator");
+}
+
+/// A person's change of a partition was refused.
+pub fn partition_act_refused(partition: &Partition, act: &'static str, code: &str) {
+    tracing::warn!(topic = &*partition.topic, partition = partition.number, act, code, "operator's change of a partition refused");
 }
 
 /// A partition is read from here on.
 pub fn partition_open(partition: &Partition, start: i64) {
     tracing::info!(topic = &*partition.topic, partition = partition.number, start, "partition open");
+    partition_not_held(partition);
 }
 
 /// The assignment changed.

@@ -77,7 +77,8 @@ const START_KINDS: Label = Label::Of("kind", &["first", "retry", "rerun", "resum
 /// Ends of an attempt.
 pub const RESULTS: &[&str] = &["applied", "already", "no_effect", "rejected", "unknown", "panic", "timeout", "cancelled", "not_started"];
 const DOUBTS: Label = Label::Of("reason", &["unknown", "panic", "timeout", "cancelled", "crash"]);
-const PARKS: Label = Label::Of("reason", &["unresolved", "conflict", "expired", "dead_letter_failed", "poison", "retry", "reply"]);
+const PARKS: Label =
+    Label::Of("reason", &["unresolved", "conflict", "expired", "dead_letter_failed", "poison", "retry", "reply", "skipped"]);
 const AUTHORS: &[&str] = &["reconcile", "operator", "late_fact", "superseded"];
 const VERDICTS: &[&str] = &["applied", "already", "not_done", "no_effect", "rejected", "not_started"];
 
@@ -211,10 +212,10 @@ pub const TABLE: &[Metric] = &[
     ),
     metric("receipted_rebalances_total", Kind::Counter, &[Label::Of("kind", &["assign", "revoke"])], "Changes of the assignment."),
     metric(
-        "receipted_partitions_halted_total",
-        Kind::Counter,
-        &[Label::Topic],
-        "Partitions that stopped because their log or their offsets make no sense.",
+        "receipted_partition_held",
+        Kind::Gauge,
+        &[Label::TopicPartition, Label::Of("why", &["halted", "paused"])],
+        "1 for a partition that is not read until somebody does something about it.",
     ),
     metric("receipted_offset_regressions_total", Kind::Counter, &[Label::Topic], "Times that the group's offset was found moved back."),
     metric("receipted_commit_seconds", Kind::Histogram, &[], "Time of each offset commit."),

@@ -10,7 +10,7 @@ const COUNTERS_AS_THEY_STAND: &[&str] = &[
     "Accounting identity: fetched less outcomes less in flight",
     "Accounting identity: opened less closed less unresolved",
     // A halted partition stays halted until the process starts again.
-    "Halted partitions",
+    "Partitions not read",
 ];
 /// What a person must see first.
 const FIRST: &[&str] = &[
@@ -18,7 +18,7 @@ const FIRST: &[&str] = &[
     "receipted_unresolved",
     "receipted_unresolved_oldest_seconds",
     "receipted_parked",
-    "receipted_partitions_halted_total",
+    "receipted_partition_held",
 ];
 
 /// The value of a text, empty where there is none.

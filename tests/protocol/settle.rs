@@ -36,7 +36,7 @@ fn ended(_: AttemptId) -> Future {
 }
 
 fn decided(known: &Known, act: Act, future: impl Fn(AttemptId) -> Future, now: Now) -> Result<Decided, Refused> {
-    decide(&change(act), &Scene { known, slot: &SlotNotes::default(), future, quiet: QUIET, now })
+    decide(&change(act), &Scene { known, slot: &SlotNotes::default(), halted: None, future, quiet: QUIET, now })
 }
 
 fn later(known: &Known, act: Act) -> Result<Decided, Refused> {
@@ -231,7 +231,7 @@ fn a_fresh_key_alone_covers_the_attempts_under_the_newest_key() {
 #[test]
 fn a_reason_and_a_name_are_needed_and_bounded() {
     let known = in_doubt(&[1]);
-    let scene = Scene { known: &known, slot: &SlotNotes::default(), future: ended, quiet: QUIET, now: LATER };
+    let scene = Scene { known: &known, slot: &SlotNotes::default(), halted: None, future: ended, quiet: QUIET, now: LATER };
     let with = |name: &str, reason: &str, vouched: Option<&str>| {
         let settle = Settle { cannot_land_any_more: vouched.map(String::from), ..settle(Settlement::NotDone) };
         let by = Author::Operator { name: name.into(), uid: 0 };
@@ -359,7 +359,7 @@ fn by_note(number: u32, parked: Option<(u32, Openness)>, note: Park) -> Result<D
     let parked = parked.map(|(number, openness)| (park_id(0, number), Arc::new(note), openness));
     let slot = SlotNotes { parked, closed: Some((Closing::Discarded, RECORD)), times };
     let act = Act::DeadLetter(Target::Park(park_id(0, number)));
-    decide(&change(act), &Scene { known: &Known::default(), slot: &slot, future: ended, quiet: QUIET, now: LATER })
+    decide(&change(act), &Scene { known: &Known::default(), slot: &slot, halted: None, future: ended, quiet: QUIET, now: LATER })
 }
 
 #[test]
@@ -390,6 +390,10 @@ fn every_refusal_has_a_name_of_its_own_and_a_remedy() {
         Refused::FreshKeyUnused,
         Refused::FreshKeyOnVerdict { attempt },
         Refused::NoNote,
+        Refused::NotHalted { at: None },
+        Refused::ParkedThere { park: park_id(0, 1) },
+        Refused::NoPartition,
+        Refused::Halted { reason: "x".into() },
         Refused::NoteEnded { park: park_id(0, 1) },
         Refused::SeveralNotes { parks: vec![] },
         Refused::DiscardInDoubt,

@@ -65,7 +65,7 @@ impl World {
         let known = key.map(|key| self.known(key)).unwrap_or_default();
         let machine = &self.machine;
         let future = |attempt| key.map_or(receipted::protocol::doubt::Future::Alive, |key| machine.future(key, attempt));
-        let scene = Scene { known: &known, slot: &slot, future, quiet: Duration::from_millis(QUIET), now: self.clock() };
+        let scene = Scene { known: &known, slot: &slot, halted: None, future, quiet: Duration::from_millis(QUIET), now: self.clock() };
         let decided = decide(&change, &scene);
         self.tell(|| format!("    an operator: {:?}: {decided:?}", change.act));
         match decided {
@@ -78,6 +78,7 @@ impl World {
                 self.requests += 1;
                 self.on(Event::Operator { request: self.requests, entry });
             }
+            Ok(Decided::Skip(_)) => self.wrong("skip", "nobody asked for one".into()),
             Ok(Decided::DeadLetter { park, then, .. }) => {
                 self.requests += 1;
                 self.asked.push(Asked::Letter { request: self.requests, entry: then, slot: park.slot });

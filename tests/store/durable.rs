@@ -547,8 +547,8 @@ fn the_numbers_of_variants_are_part_of_the_format(_root: &Path) {
         values.into_iter().map(|value| postcard::to_stdvec(&value).expect("encodes")[0]).collect()
     }
     let effect = || applied("ref");
-    assert_eq!(first(ParkReason::ALL), [0, 1, 2, 3, 4, 5, 6]);
-    let reasons = ["unresolved", "conflict", "expired", "dead_letter_failed", "poison", "retry", "reply"];
+    assert_eq!(first(ParkReason::ALL), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let reasons = ["unresolved", "conflict", "expired", "dead_letter_failed", "poison", "retry", "reply", "skipped"];
     assert_eq!(ParkReason::ALL.map(ParkReason::label), reasons);
     assert_eq!(first(DoubtReason::ALL), [0, 1, 2, 3, 4]);
     assert_eq!(DoubtReason::ALL.map(DoubtReason::label), ["unknown", "panic", "timeout", "cancelled", "crash"]);

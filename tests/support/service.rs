@@ -20,7 +20,7 @@ use receipted::{
         refused::Refused,
         settle::{Change, Changed},
     },
-    runner::{ErrorText, FirstStart, Operators, Runner, Settings},
+    runner::{ErrorText, FirstStart, Operators, PartitionAsk, PartitionLine, Runner, Settings},
     store::{
         Partition, ReceiptStore, Which,
         sled::{self, FileSystem, Options, SledStore},
@@ -273,6 +273,18 @@ impl Here {
     pub fn perform(&self, change: Change) -> Result<Changed, Refused> {
         let operators = self.operators.clone();
         block_on(async move { operators.perform(change).await })
+    }
+
+    /// Asks about partitions, and waits for the answer.
+    pub fn ask(&self, ask: PartitionAsk) -> Result<Vec<PartitionLine>, Refused> {
+        self.asking(ask)()
+    }
+
+    /// Asks about partitions; what is returned waits for the answer.
+    pub fn asking(&self, ask: PartitionAsk) -> impl FnOnce() -> Result<Vec<PartitionLine>, Refused> + use<> {
+        let operators = self.operators.clone();
+        let asked = runtime().spawn(async move { operators.partitions(ask).await });
+        || block_on(asked).expect("no panic")
     }
 
     /// Stops it in good order.

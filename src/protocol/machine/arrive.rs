@@ -13,6 +13,7 @@ use crate::protocol::{
     note::{Doubt, DoubtReason, Slot},
     park::ParkReason,
     policy::OnConflict,
+    skip::Halted,
     time::{Monotonic, Now},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -183,10 +184,12 @@ impl Machine {
 
     /// Stops a partition whose log or record makes no sense, and says so.
     pub(super) fn halt(&mut self, id: WorkId, reason: String) {
-        let Some(Source::Slot(assignment)) = self.works.get(&id).map(|work| work.source.clone()) else { return };
-        let slot = self.slot_of(id);
+        let Some(work) = self.works.get(&id) else { return };
+        let Source::Slot(assignment) = work.source else { return };
+        let (slot, payload, record, subject) = (work.slot.clone(), work.payload.clone(), work.record, work.subject.clone());
         if let Some(partition) = self.open(assignment) {
             partition.gate = Gate::Halted;
+            partition.halted = Some(Box::new(Halted { slot: slot.clone(), reason: reason.clone(), payload, record, subject }));
             self.later.push(Action::Halt { assignment, slot, reason });
         }
     }

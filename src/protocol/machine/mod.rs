@@ -38,6 +38,7 @@ use super::{
     key::KeyDigest,
     known::{Answer, Entry, Known},
     note::AttemptId,
+    skip::Halted,
     time::{Monotonic, Now},
 };
 use std::{
@@ -148,6 +149,10 @@ impl Machine {
             Event::NotUnparked { key } => self.not_unparked(key, now),
             Event::LookedUp { key, known, started, finding } => self.looked_up(key, &known, started, finding, now),
             Event::Operator { request, entry } => self.operator(request, entry),
+            Event::Skip { request, skipped } => {
+                self.append(skipped.park, Then::Nothing);
+                self.operator(request, skipped.end);
+            }
             Event::Committed { assignment, slot } => self.committed(assignment, slot),
             Event::StoreFull(reason) => self.store_full(reason),
             Event::Revoke { assignment, until } => self.revoke(assignment, until),
@@ -215,6 +220,18 @@ impl Machine {
     #[must_use]
     pub fn is_open(&self, assignment: Assignment) -> bool {
         self.partitions.get(&assignment.partition).is_some_and(|p| p.assignment == assignment && p.gate != Gate::Closed)
+    }
+
+    /// The slot that a partition is halted at.
+    #[must_use]
+    pub fn halted(&self, partition: usize) -> Option<&Halted> {
+        self.partitions.get(&partition)?.halted.as_deref()
+    }
+
+    /// The lowest slot of a partition that is not complete.
+    #[must_use]
+    pub fn position(&self, partition: usize) -> Option<i64> {
+        Some(self.partitions.get(&partition)?.watermark.offset())
     }
 
     /// Whether every partition has been let go.
@@ -296,6 +313,8 @@ impl Machine {
             match then {
                 Then::Admitted(work, attempt) => self.not_admitted(work, &attempt, actions),
                 Then::Noted(work, _) => self.set_phase(work, work::Phase::Blocked),
+                // A skip's note, cut off from its end: that says nothing without it.
+                Then::Nothing => {}
                 other => panic!("a store refuses permissions only, and it refused {other:?}"),
             }
         }

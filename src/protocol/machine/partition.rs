@@ -4,7 +4,7 @@ use super::{
     table::Table,
     work::{Assignment, Lane, WorkId},
 };
-use crate::protocol::{decision::Position, time::Monotonic, watermark::Watermark};
+use crate::protocol::{decision::Position, skip::Halted, time::Monotonic, watermark::Watermark};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -36,6 +36,8 @@ pub(super) struct Partition {
     pub(super) topic: Arc<str>,
     pub(super) number: i32,
     pub(super) gate: Gate,
+    /// The slot that it is halted at.
+    pub(super) halted: Option<Box<Halted>>,
     pub(super) watermark: Watermark,
     /// The store's watermark at the assignment: slots below are rewound.
     pub(super) known_complete: i64,
@@ -62,6 +64,7 @@ impl Partition {
             topic,
             number,
             gate: Gate::Open,
+            halted: None,
             watermark: Watermark::starting_at(start),
             known_complete,
             marked: start,

@@ -12,6 +12,7 @@ use crate::protocol::{
     park::{ParkId, ParkReason, Payload, RecordDigest},
     policy::Policy,
     receipt::Receipt,
+    skip::Skipped,
     time::Monotonic,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -178,6 +179,13 @@ pub enum Event {
         request: u64,
         /// What to write.
         entry: Entry,
+    },
+    /// A person has a partition go on without the slot that it stands at, and the dead letter is acknowledged.
+    Skip {
+        /// Names the request.
+        request: u64,
+        /// What to write.
+        skipped: Skipped,
     },
     /// The broker confirmed a commit.
     Committed {

@@ -2,14 +2,18 @@
 
 use super::{
     super::{
-        inbox::{Command, Inbox},
+        credit::Credits,
+        inbox::{Command, Inbox, Opened},
+        intake::Intake,
+        partitions::Then,
         producer::Letter,
+        spare::Spare,
     },
     Error,
 };
 use crate::{
     protocol::{machine::Assignment, note::Slot, park::Payload},
-    store::Partition,
+    store::{self, Partition},
 };
 use std::{
     collections::BTreeMap,
@@ -55,6 +59,8 @@ pub(super) struct Topic {
     /// The first record that this start has not seen.
     next: i64,
     assignment: Option<Assignment>,
+    /// Of a topic that a person paused.
+    held: Option<Assignment>,
 }
 
 /// What a start has not seen of a topic.
@@ -70,7 +76,7 @@ impl Topic {
     }
 
     pub(super) fn begin(&mut self, assignment: Assignment, start: i64) {
-        (self.assignment, self.next) = (Some(assignment), start);
+        (self.assignment, self.held, self.next) = (Some(assignment), None, start);
     }
 }
 
@@ -131,6 +137,21 @@ impl Log {
         letters.iter().cloned().map(|Letter { key, value, headers }| DeadLetter { key, value, headers }).collect()
     }
 
+    /// Hands nothing more over of a topic, and names it.
+    fn hold(&mut self, assignment: Assignment, from: i64) -> Option<String> {
+        let (name, topic) = self.topics.iter_mut().find(|(_, topic)| topic.assignment == Some(assignment))?;
+        (topic.held, topic.assignment, topic.next) = (topic.assignment, None, from);
+        Some(name.clone())
+    }
+
+    /// Hands a held topic over again, under a new epoch, from where it stood.
+    fn release(&mut self, name: &str) -> Option<(Assignment, i64)> {
+        let topic = self.topics.get_mut(name)?;
+        let was = topic.held.take()?;
+        topic.assignment = Some(Assignment { epoch: was.epoch + 1, ..was });
+        Some((topic.assignment?, topic.next))
+    }
+
     /// Takes a commit of this assignment, and names its place.
     fn commit(&mut self, assignment: Assignment, offset: i64) -> Option<Slot> {
         let (name, topic) = self.topics.iter_mut().find(|(_, topic)| topic.assignment == Some(assignment))?;
@@ -139,11 +160,41 @@ impl Log {
     }
 }
 
+impl Consumer {
+    /// Has a held topic read again, under a new epoch.
+    fn reopen(&self, name: &str) {
+        let Some((assignment, start)) = lock(&self.log).release(name) else { return };
+        self.credits.open(assignment);
+        let partition = Partition { topic: name.into(), number: 0 };
+        let opened = Opened { assignment, partition, start, known_complete: start };
+        // An engine that is gone needs no partition, and no reason.
+        let _ = self.inbox.send(Inbox::Assigned(vec![opened]));
+        if let Err(error) = hand_over(&self.log, &self.intake, &self.inbox) {
+            let _ = self.inbox.send(Inbox::Stopped(Err(error.into())));
+        }
+    }
+}
+
+/// Hands over what each topic has and this start has not seen.
+pub(super) fn hand_over(log: &Mutex<Log>, intake: &Intake, inbox: &UnboundedSender<Inbox>) -> Result<(), store::Error> {
+    let fresh = lock(log).take_fresh();
+    for Fresh { topic: name, assignment, batch } in fresh {
+        let bytes = batch.iter().map(|(_, payload)| payload.bytes()).sum();
+        let partition = Partition { topic: name.as_str().into(), number: 0 };
+        let deliveries = intake.deliveries(&partition, batch, &mut Spare::new(0))?;
+        // An app that ended says why when it is waited for.
+        let _ = inbox.send(Inbox::Arrived { assignment, deliveries, bytes });
+    }
+    Ok(())
+}
+
 /// Stands in for the consumer thread.
 pub(super) struct Consumer {
     pub(super) log: Arc<Mutex<Log>>,
     pub(super) moved: Arc<Notify>,
     pub(super) inbox: UnboundedSender<Inbox>,
+    pub(super) intake: Arc<Intake>,
+    pub(super) credits: Credits,
 }
 
 impl Consumer {
@@ -160,6 +211,14 @@ impl Consumer {
                 }
                 // What the log has was handed over already.
                 Command::Halt(_) | Command::StopFetching => {}
+                Command::Hold { assignment, from, then } => {
+                    if let Some(name) = lock(&self.log).hold(assignment, from)
+                        && then == Then::Reopen
+                    {
+                        self.reopen(&name);
+                    }
+                }
+                Command::Reopen(partition) => self.reopen(&partition.topic),
                 Command::Close => {
                     let _ = self.inbox.send(Inbox::Stopped(Ok(())));
                     return;

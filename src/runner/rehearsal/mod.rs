@@ -6,7 +6,7 @@ mod log;
 
 pub use log::DeadLetter;
 
-use self::log::{Consumer, Fresh, Log};
+use self::log::{Consumer, Log};
 use super::{
     FirstStart, Settings,
     clock::Clock,
@@ -18,7 +18,6 @@ use super::{
     operator::Operators,
     producer::Producer,
     settings::ErrorText,
-    spare::Spare,
 };
 use crate::{
     handler::{BuildError, ReadyApp, Routes},
@@ -362,10 +361,17 @@ impl Rehearsal {
             credits,
             intake: intake.clone(),
         };
+        let consumer_credits = parts.credits.clone();
         let engine = Engine::new(parts)?;
         // The engine holds the other end.
         let _ = inbox.send(Inbox::Assigned(opened));
-        let consumer = Consumer { log: self.log.clone(), moved: self.moved.clone(), inbox: inbox.clone() };
+        let consumer = Consumer {
+            log: self.log.clone(),
+            moved: self.moved.clone(),
+            inbox: inbox.clone(),
+            intake: intake.clone(),
+            credits: consumer_credits,
+        };
         let (end, ended) = oneshot::channel::<()>();
         let engine = tokio::spawn(engine.run(incoming, async {
             // Gone without a word: the rehearsal was dropped, which is an end too.
@@ -414,14 +420,7 @@ impl Rehearsal {
     /// Hands over what each topic has and the app has not seen in this start.
     fn hand_over(&self) -> Result<(), Error> {
         let Some(running) = &self.running else { return Ok(()) };
-        let fresh = self.locked().take_fresh();
-        for Fresh { topic: name, assignment, batch } in fresh {
-            let bytes = batch.iter().map(|(_, payload)| payload.bytes()).sum();
-            let partition = Partition { topic: name.as_str().into(), number: 0 };
-            let deliveries = running.intake.deliveries(&partition, batch, &mut Spare::new(0))?;
-            // An app that ended says why when it is waited for.
-            let _ = running.inbox.send(Inbox::Arrived { assignment, deliveries, bytes });
-        }
+        log::hand_over(&self.log, &running.intake, &running.inbox)?;
         Ok(())
     }
 }
