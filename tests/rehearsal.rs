@@ -252,3 +252,42 @@ async fn a_rerun_says_that_it_is_one() {
     let keys: Vec<String> = books.effects().into_iter().map(|effect| effect.key).collect();
     assert_eq!(keys, ["first", "repeat"]);
 }
+
+/// C68. A handler that has the key at hand and gives the destination something else: nobody sees that in its declaration, so that its
+/// first effect has to tell. Under a contract that rests on no key there is nothing to tell.
+#[tokio::test(start_paused = true)]
+async fn c68_a_handler_that_does_not_give_its_key_on_is_told_of() {
+    async fn careless(op: Operation, Json(invoice): Json<Invoice>, State(books): State<Destination>) -> Result<Applied, Failure> {
+        let booked = books.book(op.id()[0].as_str(), invoice.cents).await.map_err(|_| Failure::unknown("lost"))?;
+        Ok(Applied::new(
+            match booked {
+                Booked::Now(reference) | Booked::Before(reference) => reference,
+            },
+            (),
+        ))
+    }
+    let told = |handler: u8, contract: fn() -> Contract<Destination>| async move {
+        let recorder = receipted::telemetry::recorder::build().unwrap();
+        let handle = recorder.handle();
+        let _here = metrics::set_default_local_recorder(&recorder);
+        let books = Destination::deduplicating();
+        let outside = books.clone();
+        let mut app = Rehearsal::start(move || {
+            let route = operation("invoice.issue.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).in_doubt(contract());
+            let route = if handler == 0 { route.handle(careless) } else { route.handle(issue) };
+            App::new().topic("invoices", route).with_state(outside.clone())
+        })
+        .await
+        .unwrap();
+        app.deliver("invoices", invoice("1", 5)).unwrap();
+        app.deliver("invoices", invoice("2", 5)).unwrap();
+        app.complete_within(HOUR).await.unwrap();
+        assert_eq!(books.effects().len(), 2);
+        let page = handle.render();
+        let line = page.lines().find_map(|line| line.strip_prefix("receipted_provider_key_unused_total{operation=\"invoice.issue.v1\"} "));
+        line.unwrap_or_else(|| panic!("no such line in\n{page}")).to_owned()
+    };
+    assert_eq!(told(0, dedup).await, "2");
+    assert_eq!(told(1, dedup).await, "0");
+    assert_eq!(told(0, hold).await, "0");
+}

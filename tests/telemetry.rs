@@ -174,6 +174,7 @@ fn every_fact() {
     observe::operator_changed("ada", 1000, Some(key), "settle applied", "seen");
     observe::operator_refused("ada", 1000, "discard", "repeats");
     observe::snapshot_failed(&"away");
+    observe::key_not_taken("mail.v1");
 }
 
 #[test]
@@ -190,6 +191,7 @@ fn a_fact_is_counted_where_the_table_says() {
         ("receipted_late_completions_total", &[("relation", "after_timeout"), ("result", "applied")], 1.0),
         ("receipted_parameter_conflicts_total", &[("side", "second")], 1.0),
         ("receipted_offset_regressions_total", &[("topic", "mail")], 1.0),
+        ("receipted_provider_key_unused_total", &[("operation", "mail.v1")], 1.0),
         ("receipted_partition_held", &[("topic", "mail"), at, ("why", "halted")], 0.0),
         ("receipted_partition_held", &[("topic", "mail"), at, ("why", "paused")], 1.0),
         ("receipted_rebalances_total", &[("kind", "assign")], 1.0),

@@ -115,6 +115,11 @@ impl Operation {
         self.0.info.token
     }
 
+    /// Whether anybody has asked for the key to give to the destination.
+    pub(crate) fn key_was_taken(&self) -> bool {
+        self.0.provider_key.get().is_some()
+    }
+
     fn keys(&self) -> &ProviderKey {
         self.0.provider_key.get_or_init(|| self.0.key.provider_key(self.0.info.key_generation))
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::protocol::{
     outcome::Outcome,
-    policy::{Lanes, Policy},
+    policy::{Contract, Lanes, Policy},
 };
 use std::fmt;
 
@@ -98,6 +98,11 @@ impl RoutePlan {
     #[must_use]
     pub fn has_reply(&self) -> bool {
         self.reply.is_some()
+    }
+
+    /// Whether the contract rests on the destination knowing the key that the handler gives it.
+    pub(crate) fn relies_on_key(&self) -> bool {
+        matches!(self.policy.contract, Contract::DestinationDeduplicates { .. })
     }
 
     /// Whether the handler takes the `Operation`, without which it cannot give the destination an idempotency key.

@@ -19,8 +19,9 @@ use tokio::task::JoinHandle;
 
 pub(super) use crate::telemetry::observe::{
     Held, brokers_answer, brokers_silent, client_error, client_says, commit_failed, committed, dead_letter_failed, group_not_described,
-    lag, looked_up, not_unparked, offset_regression, partition_act_refused, partition_halted, partition_held, partition_left,
-    partition_not_held, partition_open, partition_refused, rebalance, records_fetched, stop_cut_off, store_submitted, store_synced,
+    key_not_taken, lag, looked_up, not_unparked, offset_regression, partition_act_refused, partition_halted, partition_held,
+    partition_left, partition_not_held, partition_open, partition_refused, rebalance, records_fetched, stop_cut_off, store_submitted,
+    store_synced,
 };
 
 /// Makes every series exist: what the store knows as it stands there, the others at zero. In this order, so that no look in between finds a

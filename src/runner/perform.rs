@@ -27,6 +27,13 @@ use tokio::{
 };
 use tracing::Instrument;
 
+/// Whether a route's contract rests on the destination knowing the key that its handler gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reliance {
+    OnKey,
+    None,
+}
+
 pub(super) struct Tasks {
     inbox: UnboundedSender<Inbox>,
     routes: Arc<Routes>,
@@ -35,7 +42,7 @@ pub(super) struct Tasks {
     lookups: Arc<Semaphore>,
     lookup_time_limit: Duration,
     reply_time_limit: Duration,
-    prepared: FxHashMap<WorkId, handler::Attempt>,
+    prepared: FxHashMap<WorkId, (handler::Attempt, Reliance)>,
     running: FxHashMap<AttemptKey, AbortHandle>,
 }
 
@@ -71,14 +78,17 @@ impl Tasks {
             replay: if kind == StartKind::First { handler::Replay::First } else { handler::Replay::Repeat },
         };
         let delivery = delivery(payload, subject.name.clone(), info);
-        let prepared = self.routes.operations()[subject.route].prepare(delivery).map_err(|invalid| invalid.to_string())?;
-        self.prepared.insert(work, prepared);
+        let plan = &self.routes.operations()[subject.route];
+        let prepared = plan.prepare(delivery).map_err(|invalid| invalid.to_string())?;
+        let reliance = if plan.relies_on_key() { Reliance::OnKey } else { Reliance::None };
+        self.prepared.insert(work, (prepared, reliance));
         Ok(())
     }
 
     fn start(&mut self, work: WorkId, attempt: AttemptKey, slot: &Slot) {
         let report = Report { inbox: self.inbox.clone(), attempt, outcome: None };
-        let Some(prepared) = self.prepared.remove(&work) else { return drop(report) };
+        let Some((prepared, reliance)) = self.prepared.remove(&work) else { return drop(report) };
+        let operation = prepared.operation.clone();
         let span = tracing::info_span!(
             "attempt",
             topic = %slot.topic,
@@ -91,7 +101,11 @@ impl Tasks {
         );
         let run = async move {
             let mut report = report;
-            report.outcome = Some(prepared.await);
+            let outcome = prepared.await;
+            if reliance == Reliance::OnKey && matches!(outcome, Outcome::Applied(_)) && !operation.key_was_taken() {
+                observe::key_not_taken(operation.name());
+            }
+            report.outcome = Some(outcome);
         };
         self.running.insert(attempt, tokio::spawn(run.instrument(span)).abort_handle());
     }

@@ -288,6 +288,15 @@ pub fn operator_refused(by: &str, uid: u32, what: &str, code: &str) {
     tracing::warn!(by, uid, what, code, "operator's change refused");
 }
 
+/// An attempt took effect under a contract that rests on the destination knowing its key, and nobody asked for that key.
+pub fn key_not_taken(operation: &str) {
+    tracing::warn!(
+        operation,
+        "the handler did not take op.provider_key(), and its contract says that the destination deduplicates by it: a rerun would double the effect"
+    );
+    counter!("receipted_provider_key_unused_total", "operation" => operation.to_string()).increment(1);
+}
+
 /// The store could not be read for the metrics. It says so itself where it matters.
 pub fn snapshot_failed(error: &dyn fmt::Display) {
     tracing::warn!(%error, "store cannot be read for metrics");

@@ -39,6 +39,8 @@ pub enum Label {
     TopicOperation,
     /// `operation` and `contract`: each operation of the app with its contract for attempts in doubt.
     OperationContract,
+    /// `operation`: each operation of the app.
+    Operation,
     /// `topic` and `partition`: each partition, from its assignment on.
     TopicPartition,
 }
@@ -160,6 +162,12 @@ pub const TABLE: &[Metric] = &[
         &[PARKS, Label::Of("by", &["runner", "reconcile", "operator"])],
         "Park notes that ended, by who ended them.",
     ),
+    metric(
+        "receipted_provider_key_unused_total",
+        Kind::Counter,
+        &[Label::Operation],
+        "Effects under destination_deduplicates whose handler never took the key that the destination is to know it by. Must stay 0.",
+    ),
     metric("receipted_disputed", Kind::Gauge, &[], "Operations whose evidence contradicts itself."),
     metric(
         "receipted_superseded_unproved",
@@ -273,6 +281,7 @@ fn values(label: Label, served: &[Served]) -> Vec<Vec<(&'static str, String)>> {
         Label::OperationContract => {
             served.iter().map(|served| vec![("operation", served.operation.clone()), ("contract", served.contract.into())]).collect()
         }
+        Label::Operation => served.iter().map(|served| vec![("operation", served.operation.clone())]).collect(),
         Label::TopicPartition => Vec::new(),
     }
 }
@@ -294,6 +303,7 @@ fn label_text(label: Label) -> String {
         Label::Topic => "topic".into(),
         Label::TopicOperation => "topic, operation".into(),
         Label::OperationContract => "operation, contract".into(),
+        Label::Operation => "operation".into(),
         Label::TopicPartition => "topic, partition".into(),
     }
 }
