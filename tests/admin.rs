@@ -17,7 +17,7 @@ use receipted::{
         fingerprint::Fingerprint,
         key::{Alphabet, KeyDigest, OperationKey},
         known::{Answer, Entry, Revision},
-        note::{Admission, AttemptId, Author, Doubt, DoubtReason, Slot},
+        note::{Admission, Answer as Answered, Applied, AttemptId, Author, Doubt, DoubtReason, Fact, Reference, Slot},
         park::{Park, ParkId, ParkReason, Payload, SlotNotes},
         refused::Refused,
         settle::{Act, Change, Changed, Decided, Scene, Target, changed, decide},
@@ -450,6 +450,32 @@ fn commands_find_the_socket_in_the_stores_directory_and_answer_in_text_and_json(
     let status = place.command(&["store", "status"]);
     assert!(text(&status.stdout).contains("in doubt 1"), "{}", text(&status.stdout));
     assert_eq!(text(&place.command(&["operations", "list", "--state", "disputed"]).stdout), "none disputed\n");
+}
+
+/// The destination answered twice for one operation, under two references; and an operation that was done once is in no such list.
+#[test]
+fn duplicate_effects_are_listed_with_their_references() {
+    let place = Place::new();
+    let said = |arguments: &[&str]| text(&place.command(&[&["operations", "duplicates"], arguments].concat()).stdout).to_string();
+    assert_eq!(said(&[]), "no duplicate effect was ever noticed\n");
+    for id in ["c-1", "c-2", "c-3"] {
+        let doubtful = place.in_doubt(id, 0);
+        place.settle(settle(doubtful, OutcomeWord::Applied)).unwrap();
+        if id != "c-2" {
+            let late = Applied { reference: Reference::new("late-9"), answer: Answered::Json("{}".into()), already: false };
+            place.append(vec![Entry::Fact { key: doubtful, attempt: ATTEMPT, fact: Fact::Applied(late) }]);
+        }
+    }
+    let listed = said(&[]);
+    let rows: Vec<&str> = listed.lines().skip(1).collect();
+    assert_eq!(rows.len(), 2, "{listed}");
+    assert!(rows[0].contains("acme charge.v1 c-1") && rows[0].contains("certain") && rows[0].contains("late-9"), "{listed}");
+    assert!(rows[1].contains("c-3") && !listed.contains("c-2"), "{listed}");
+    let first = said(&["--limit", "1"]);
+    assert!(first.contains("more: --from 1") && !first.contains("c-3"), "{first}");
+    let json: serde_json::Value = serde_json::from_str(&said(&["--from", "1", "--output", "json"])).unwrap();
+    let only = &json["duplicates"][0];
+    assert_eq!((&only["number"], &only["operation"]["id"][0], &only["operation"]["extra_effects"]), (&1.into(), &"c-3".into(), &1.into()));
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         _ => {
             let mut tests = trials![
                 routes_are_printed_and_nothing_is_connected,
+                a_shell_completes_the_commands_of_the_program,
                 a_program_inside_a_runtime_says_what_to_do,
                 what_is_missing_is_said_first,
                 a_stopped_store_goes_into_a_file_and_becomes_a_new_one
@@ -204,6 +205,37 @@ fn routes_are_printed_and_nothing_is_connected() {
         (&json[0]["on_conflict"], &json[0]["takes_provider_key"], &json[0]["replies"]),
         (&"parked".into(), &true.into(), &false.into())
     );
+}
+
+/// The script is for the name that the program was started by, and bash completes with it what the program takes.
+fn a_shell_completes_the_commands_of_the_program() {
+    let output = command("program", "orders", &["completions", "bash"]);
+    let script = done(&output);
+    let name = std::env::current_exe().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+    let function = script.lines().find_map(|line| line.strip_suffix("() {")).expect("a function").trim().to_owned();
+    let ask = |words: &[&str]| {
+        let all: Vec<String> = std::iter::once(name.as_str()).chain(words.iter().copied()).map(|word| format!("'{word}'")).collect();
+        let (last, before) = (words[words.len() - 1], all[all.len() - 2].trim_matches('\''));
+        let call = format!("COMP_WORDS=({}); COMP_CWORD={}; {function} '{name}' '{last}' '{before}'", all.join(" "), words.len());
+        let asked = format!("{script}\n{call}\necho \"${{COMPREPLY[@]}}\"");
+        let output = Command::new("bash").args(["--norc", "-c", &asked]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut found: Vec<String> = said.split_whitespace().map(String::from).collect();
+        found.sort();
+        found
+    };
+    assert_eq!(
+        ask(&["partitions", ""]).iter().filter(|word| !word.starts_with('-')).collect::<Vec<_>>(),
+        ["help", "list", "pause", "resume", "skip"]
+    );
+    assert_eq!(ask(&["operations", "settle", "--out"]), ["--outcome", "--output"]);
+    assert_eq!(ask(&["rout"]), ["routes"]);
+    let named = script.lines().rfind(|line| line.trim_start().starts_with("complete ")).unwrap();
+    assert!(name.contains('-') && named.ends_with(&format!(" {name}")), "{named}");
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(done(&command("program", "orders", &["completions", shell])).contains(&name), "{shell}");
+    }
 }
 
 fn a_program_inside_a_runtime_says_what_to_do() {

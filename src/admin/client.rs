@@ -2,6 +2,7 @@
 
 use super::{
     command::{Done, EndRequest, EndWord, List, Refusal, SettleRequest},
+    duplicates::{Duplicates, DuplicatesAsk},
     look::Status,
     partitions::{PartitionRequest, PartitionView, PartitionWord, SkipRequest},
     view::{Listing, OperationView},
@@ -75,6 +76,14 @@ impl Client {
         let state = serde_json::to_value(list.state).ok().and_then(|state| state.as_str().map(String::from)).unwrap_or_default();
         let after = list.after.as_ref().map(|after| format!("&after={}", after.replace('#', "%23"))).unwrap_or_default();
         self.ask(Method::GET, &format!("/operations?state={state}&limit={}{after}", list.limit), None::<&()>).await
+    }
+
+    /// A page of duplicate effects.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn duplicates(&self, ask: DuplicatesAsk) -> Result<Duplicates, Error> {
+        self.ask(Method::GET, &format!("/duplicates?from={}&limit={}", ask.from, ask.limit), None::<&()>).await
     }
 
     /// One operation with everything.

@@ -4,6 +4,7 @@
 #[cfg(feature = "cli")]
 pub mod client;
 pub mod command;
+pub mod duplicates;
 pub mod look;
 pub mod partitions;
 #[cfg(feature = "cli")]

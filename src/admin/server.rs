@@ -2,6 +2,7 @@
 
 use super::{
     command::{EndRequest, EndWord, List, Malformed, Refusal, SettleRequest, parse_digest},
+    duplicates::DuplicatesAsk,
     look,
     partitions::{PartitionRequest, PartitionView, PartitionWord, SkipRequest},
 };
@@ -123,6 +124,7 @@ fn router(served: Served) -> Router {
         .route("/settle", post(settle))
         .route("/dead-letter", post(dead_letter))
         .route("/discard", post(discard))
+        .route("/duplicates", get(duplicates))
         .route("/partitions", get(partitions))
         .route("/partitions/pause", post(pause))
         .route("/partitions/resume", post(resume))
@@ -141,6 +143,13 @@ async fn status(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Pee
 async fn list(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>, Query(list): Query<List>) -> Response {
     match admitted(peer) {
         Ok(_) => looked(move || look::list(&*served.store, &list, now())).await,
+        Err(refused) => refused,
+    }
+}
+
+async fn duplicates(State(served): State<Served>, ConnectInfo(peer): ConnectInfo<Peer>, Query(ask): Query<DuplicatesAsk>) -> Response {
+    match admitted(peer) {
+        Ok(_) => looked(move || Ok(super::duplicates::list(&*served.store, ask, now())?)).await,
         Err(refused) => refused,
     }
 }

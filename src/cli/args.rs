@@ -67,6 +67,12 @@ pub(super) enum SharedCommand {
     /// Look after the store.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Print what a shell completes this program's commands with: `source <(payments completions bash)`.
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -118,6 +124,17 @@ pub(super) enum OperationsCommand {
         /// Behind this line of the page before.
         #[arg(long)]
         after: Option<String>,
+        /// Lines.
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        at: StoreAt,
+    },
+    /// List duplicate effects, the oldest first: every effect beyond the first that was ever noticed.
+    Duplicates {
+        /// From this number on: `more` of the page before.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
         /// Lines.
         #[arg(long, default_value_t = 50)]
         limit: usize,

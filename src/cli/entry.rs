@@ -13,7 +13,8 @@ use crate::{
     handler::{App, BoxError, Declared},
     telemetry::log,
 };
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use std::{io, process::ExitCode, time::Duration};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -41,6 +42,10 @@ pub fn main<S: Send + Sync + 'static>(app: App<S>, connect: impl AsyncFnOnce(&Co
     let done = outside_a_runtime().and_then(|()| match command {
         AppCommand::Run => run(app, connect, &common),
         AppCommand::Routes { details } => routes::run(&app, if details { Shape::Details } else { Shape::Table }, common.output),
+        AppCommand::Shared(SharedCommand::Completions { shell }) => {
+            completions::<AppCommand>(shell);
+            Ok(())
+        }
         AppCommand::Shared(command) => shared(command, &common, || Ok(app.declared()?)),
     });
     end(done, common.output)
@@ -53,10 +58,31 @@ pub fn bare() -> ExitCode {
     end(outside_a_runtime().and_then(|()| shared(command, &common, || Ok(Vec::new()))), common.output)
 }
 
+/// Names the program as it was started: a team's binary has a name of its own.
+fn completions<C: Subcommand>(shell: Shell) {
+    let started = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = started.as_deref().and_then(|path| path.file_name()).map_or_else(|| "receipted".into(), |name| name.to_string_lossy());
+    // The generator for bash loses its way in a name with a hyphen: it is given one without, and only the line that names the program the
+    // real one.
+    let plain = if shell == Shell::Bash { name.replace('-', "_") } else { name.to_string() };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::<C>::command(), &plain, &mut script);
+    for line in String::from_utf8_lossy(&script).lines() {
+        match line.strip_suffix(&plain).filter(|_| line.trim_start().starts_with("complete ")) {
+            Some(before) => println!("{before}{name}"),
+            None => println!("{line}"),
+        }
+    }
+}
+
 /// `declared` is asked only by what needs the app: an app that does not hold must not keep an operator from settling.
 fn shared(command: SharedCommand, common: &Common, declared: impl FnOnce() -> Result<Vec<Declared>, Failure>) -> Result<(), Failure> {
     let (config, output) = (common.config.as_deref(), common.output);
     match command {
+        SharedCommand::Completions { shell } => {
+            completions::<SharedCommand>(shell);
+            Ok(())
+        }
         SharedCommand::CheckConfig { against_brokers: false } => check_config::run(config, output),
         SharedCommand::CheckConfig { against_brokers: true } => {
             small_runtime()?.block_on(check_config::against(config, &declared()?, output))

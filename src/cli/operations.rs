@@ -8,6 +8,7 @@ use crate::{
     admin::{
         client::Client,
         command::{Done, EndRequest, EndWord, Filter, List, SettleRequest},
+        duplicates::{Duplicate, Duplicates, DuplicatesAsk},
         view::{AttemptView, Listing, NoteLine, OperationLine, OperationView, VerdictView},
     },
     config::Config,
@@ -34,6 +35,10 @@ pub(super) async fn run(command: OperationsCommand, config: Option<&Path>, outpu
             let asked = List { state: state.into(), after, limit };
             let listing = client(&at, config)?.list(&asked).await?;
             print(&listing, output, |listing| listing_text(&asked, listing))
+        }
+        OperationsCommand::Duplicates { from, limit, at } => {
+            let duplicates = client(&at, config)?.duplicates(DuplicatesAsk { from, limit }).await?;
+            print(&duplicates, output, duplicates_text)
         }
         OperationsCommand::Show { key, at } => {
             let view = client(&at, config)?.show(digest(&key)?).await?;
@@ -80,6 +85,24 @@ fn listing_text(asked: &List, listing: &Listing) -> String {
     };
     match &listing.next {
         Some(next) => format!("{table}\nmore: --after {next}"),
+        None => table,
+    }
+}
+
+fn duplicates_text(page: &Duplicates) -> String {
+    if page.duplicates.is_empty() {
+        return "no duplicate effect was ever noticed".into();
+    }
+    let row = |duplicate: &Duplicate| {
+        let Duplicate { number, at, certainty, detector, references, attempts, operation } = duplicate;
+        let said = |words: &[String]| plain(&words.join(", "));
+        let what = [number.to_string(), at.clone(), certainty.clone(), detector.clone(), said(attempts), said(references)];
+        what.into_iter().chain([name(operation), operation.key.clone()]).collect()
+    };
+    let rows: Vec<Vec<String>> = page.duplicates.iter().map(row).collect();
+    let table = table(&["NUMBER", "NOTICED", "CERTAINTY", "BY", "ATTEMPTS", "REFERENCES", "OPERATION", "DIGEST"], &rows);
+    match page.next {
+        Some(next) => format!("{table}\nmore: --from {next}"),
         None => table,
     }
 }
