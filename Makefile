@@ -11,7 +11,7 @@ REAL_BROKER := real broker
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
 
-demo: ## the whole journey on embedded defaults, with an account at the end; needs no broker (ARGS=--keep stays up)
+demo: ## the whole journey on embedded defaults, with an account at the end; needs no broker (ARGS=--keep stays up, ARGS="--brokers HOST:PORT" plays there)
 	tools/install.sh build
 	cargo run --release --example demo -- $(ARGS)
 

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use std::{net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
 /// The topics, each with its own promise about what becomes of a lost answer.
-pub const INVOICES: &str = "invoices";
-pub const REMINDERS: &str = "reminders";
-pub const PAYOUTS: &str = "payouts";
-pub const DEAD_LETTERS: &str = "billing.dead-letters";
-pub const GROUP: &str = "billing";
+pub const INVOICES: &str = "receipted-demo.invoices";
+pub const REMINDERS: &str = "receipted-demo.reminders";
+pub const PAYOUTS: &str = "receipted-demo.payouts";
+pub const DEAD_LETTERS: &str = "receipted-demo.dead-letters";
+pub const GROUP: &str = "receipted-demo";
 /// The name of this process among the demo's.
 pub const ROLE: &str = "runner";
 
@@ -82,14 +82,15 @@ struct Settings {
 }
 
 /// The configuration: everything that it does not name is as shipped.
-pub fn configuration(brokers: &str, store: &Path, pages: SocketAddr, destination: &str) -> String {
+pub fn configuration(brokers: &str, session: Duration, store: &Path, pages: SocketAddr, destination: &str) -> String {
+    let session = session.as_secs();
     format!(
         r#"[kafka]
 brokers = "{brokers}"
 group = "{GROUP}"
 first_start = "earliest"
 # The in-process broker serves a successor only after the dead member's session: short, so that the demo is.
-session_timeout = "3s"
+session_timeout = "{session}s"
 heartbeat_interval = "500ms"
 
 [kafka.settings]

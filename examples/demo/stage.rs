@@ -44,8 +44,26 @@ pub struct Stage {
     complete: u64,
     // Dropped in this order: the processes, the broker, the folder.
     _destination: Child,
-    _broker: MockCluster<'static, DefaultProducerContext>,
+    broker: Broker,
     folder: tempfile::TempDir,
+}
+
+/// The broker that the demo plays on.
+enum Broker {
+    /// Its own, in this process.
+    Own { _broker: MockCluster<'static, DefaultProducerContext> },
+    /// Somebody's. What the demo made there, it takes away again.
+    Given,
+}
+
+impl Broker {
+    /// A short session, so that the demo is: a real broker takes no shorter one as shipped.
+    fn session(&self) -> Duration {
+        match self {
+            Self::Own { .. } => Duration::from_secs(3),
+            Self::Given => Duration::from_secs(6),
+        }
+    }
 }
 
 struct Runner {
@@ -53,33 +71,46 @@ struct Runner {
     pages: String,
 }
 
+fn topics() -> impl Iterator<Item = (&'static str, i32)> {
+    TOPICS.into_iter().chain([(DEAD_LETTERS, 1)])
+}
+
+fn own() -> Result<(Broker, Cluster), String> {
+    let broker = MockCluster::new(1).map_err(|error| format!("no in-process broker: {error}"))?;
+    for (topic, partitions) in topics() {
+        broker.create_topic(topic, partitions, 1).map_err(|error| format!("no topic {topic}: {error}"))?;
+    }
+    let cluster = Cluster::new(broker.bootstrap_servers());
+    cluster.ready(BOUND)?;
+    Ok((Broker::Own { _broker: broker }, cluster))
+}
+
+/// Topics of the demo that are there already are somebody's, if only those of a demo that was cut short: they are not touched.
+fn given(brokers: &str) -> Result<(Broker, Cluster), String> {
+    let cluster = Cluster::new(brokers);
+    cluster.ready(BOUND).map_err(|error| format!("{brokers}: {error}"))?;
+    if let Some((there, _)) = topics().find(|(topic, _)| cluster.partitions(topic).is_some()) {
+        return Err(format!(
+            "{brokers} has a topic {there:?} already; delete the topics that begin with \"{GROUP}.\" and the group {GROUP:?} first"
+        ));
+    }
+    topics().for_each(|(topic, partitions)| cluster.create_topic(topic, partitions, &[]));
+    Ok((Broker::Given, cluster))
+}
+
 impl Stage {
-    /// Starts the broker and the destination.
-    pub fn set(show: Show) -> Result<Self, String> {
+    /// Starts the broker, unless one is given, and the destination.
+    pub fn set(show: Show, brokers: Option<&str>) -> Result<Self, String> {
         let folder =
             tempfile::Builder::new().prefix("receipted-demo-").tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-        let broker = MockCluster::new(1).map_err(|error| format!("no in-process broker: {error}"))?;
-        for (topic, partitions) in TOPICS.into_iter().chain([(DEAD_LETTERS, 1)]) {
-            broker.create_topic(topic, partitions, 1).map_err(|error| format!("no topic {topic}: {error}"))?;
-        }
-        let cluster = Cluster::new(broker.bootstrap_servers());
-        cluster.ready(BOUND)?;
+        let (broker, cluster) = match brokers {
+            Some(brokers) => given(brokers)?,
+            None => own()?,
+        };
         let mut destination = process::role("destination").start();
         let address = destination.wait_line("destination ", BOUND).trim_start_matches("destination ").to_owned();
         let (sent, past, ledger) = (Sent::default(), Vec::new(), Control::of(address.clone()));
-        Ok(Self {
-            show,
-            sent,
-            cluster,
-            ledger,
-            address,
-            runner: None,
-            past,
-            complete: 0,
-            _destination: destination,
-            _broker: broker,
-            folder,
-        })
+        Ok(Self { show, sent, cluster, ledger, address, runner: None, past, complete: 0, _destination: destination, broker, folder })
     }
 
     pub fn store(&self) -> PathBuf {
@@ -98,13 +129,21 @@ impl Stage {
         self.runner.as_ref().map_or(0, |runner| runner.child.pid())
     }
 
+    /// Takes away what it made on somebody's broker.
+    pub fn clear(&self) {
+        if let Broker::Given = self.broker {
+            topics().for_each(|(topic, _)| self.cluster.delete_topic(topic));
+            self.cluster.delete_group(GROUP);
+        }
+    }
+
     // ---- the runner
 
     /// Starts the runner and waits until it serves every partition. Says how long that took.
     pub fn start_runner(&mut self) -> Result<Duration, String> {
         let began = Instant::now();
         let pages = free_address().map_err(|error| format!("no free port: {error}"))?;
-        let text = service::configuration(self.cluster.brokers(), &self.store(), pages, &self.address);
+        let text = service::configuration(self.cluster.brokers(), self.broker.session(), &self.store(), pages, &self.address);
         std::fs::write(self.configuration(), text).map_err(|error| format!("no configuration: {error}"))?;
         let child = process::role(service::ROLE).arg("run").arg("--config").arg(self.configuration()).start();
         self.runner = Some(Runner { child, pages: pages.to_string() });
@@ -157,7 +196,9 @@ impl Stage {
         let failed = |error: rdkafka::error::KafkaError| format!("offsets cannot be moved back: {error}");
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.cluster.brokers()).set("group.id", GROUP).set("enable.auto.commit", "false");
-        config.set("partition.assignment.strategy", "cooperative-sticky").set("session.timeout.ms", "3000");
+        config
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("session.timeout.ms", self.broker.session().as_millis().to_string());
         let tool: BaseConsumer = config.create().map_err(failed)?;
         tool.subscribe(&[topic]).map_err(failed)?;
         let partitions = TOPICS.iter().find(|(name, _)| *name == topic).map_or(0, |(_, partitions)| *partitions);

@@ -188,6 +188,14 @@ impl Cluster {
         wait_for(&format!("the end of {name}"), STEP_MAX, || self.partitions(name).is_none().then_some(()));
     }
 
+    /// Deletes a group that nobody is in any more.
+    #[track_caller]
+    pub fn delete_group(&self, name: &str) {
+        let (admin, group) = (self.client::<AdminClient<DefaultClientContext>>(), name.to_owned());
+        let deleted = block_on(async move { admin.delete_groups(&[&group], &options()).await });
+        deleted.expect("an answer")[0].as_ref().unwrap_or_else(|(group, error)| panic!("{group} was not deleted: {error}"));
+    }
+
     /// Raises the number of partitions of a topic.
     #[track_caller]
     pub fn add_partitions(&self, name: &str, partitions: usize) {
