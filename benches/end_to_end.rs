@@ -10,6 +10,7 @@ use rdkafka::{
     consumer::{BaseConsumer, CommitMode, Consumer},
 };
 use receipted::{
+    config::HeaderNames,
     handler::{Applied, Failure, Json},
     prelude::*,
     runner::{ErrorText, FirstStart, Runner, Settings},
@@ -107,6 +108,7 @@ fn settings(topic: &str, group: &str) -> Settings {
         dead_letter_topic: format!("{topic}.dead-letters"),
         dead_letter_within: seconds(5),
         error_text: ErrorText::Left,
+        header_names: HeaderNames::Receipted,
     }
 }
 

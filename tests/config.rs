@@ -10,7 +10,7 @@ mod page;
 mod random;
 
 use receipted::{
-    config::{Config, DEFAULTS, Error, FileSystem, FirstStart, LogFormat, Origin, kafka},
+    config::{Config, DEFAULTS, Error, FileSystem, FirstStart, HeaderNames, LogFormat, Origin, kafka},
     handler::Part,
     prelude::*,
 };
@@ -69,6 +69,7 @@ fn the_defaults_resolve_to_what_the_file_says() {
     assert_eq!(config.runner.drain_budget, Duration::from_secs(10));
     assert_eq!(config.kafka.first_start, None);
     assert_eq!(config.dead_letter.topic, "g.dead-letters");
+    assert_eq!(config.dead_letter.header_names, HeaderNames::Receipted);
     assert_eq!(config.kafka.instance_id("abc"), "receipted-abc");
     assert_eq!(config.kafka.settings["fetch.queue.backoff.ms"], "2");
     assert_eq!(config.telemetry.listen.unwrap().to_string(), "127.0.0.1:9464");
@@ -76,6 +77,9 @@ fn the_defaults_resolve_to_what_the_file_says() {
     assert_eq!((config.store.file_system, config.store.ballast_bytes), (FileSystem::Local, 64 << 20));
     let any = Config::from_text(&format!("{MINIMAL}[store]\nfile_system = \"any\"\n")).unwrap();
     assert_eq!(any.store.file_system, FileSystem::Any);
+    let names =
+        |word: &str| Config::from_text(&format!("{MINIMAL}[dead_letter]\nheader_names = {word:?}\n")).unwrap().dead_letter.header_names;
+    assert_eq!((names("spring"), names("connect")), (HeaderNames::Spring, HeaderNames::Connect));
     assert_eq!(config.store.socket(), PathBuf::from("receipted-store/receipted.sock"));
 }
 

@@ -170,6 +170,55 @@ fn attempts_without_effect_end_as_a_dead_letter_that_names_them() {
     assert_eq!(world.server.count(&operation_of("acme", "one")).requests, 2);
 }
 
+/// The headers of another tool, by their short names.
+fn named(letter: &Stored, prefix: &str) -> BTreeMap<String, Vec<u8>> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let named = letter.headers.iter().filter_map(|(name, value)| Some((text(name).strip_prefix(prefix)?.to_owned(), value)));
+    named.map(|(name, value)| (name, value.clone().unwrap())).collect()
+}
+
+/// An undecodable record's dead letter, with the names of another tool.
+fn letter_named(names: &str) -> (World, Stored) {
+    let mut world = world(names, 1);
+    world.service.letter_names = Some(names.into());
+    world.run([charge("acme", "one", 7), charge("acme", "two", 7).timestamp(1_700_000_000_123).value_of(r#"{"id":"two","amount":"x"}"#)]);
+    let letter = world.dead_letters().remove(0);
+    assert_eq!((ours(&letter)["reason"].as_str(), ours(&letter)["origin-offset"].as_str()), ("undecodable", "1"), "ours are always there");
+    (world, letter)
+}
+
+fn dead_letters_read_as_spring_kafkas_where_asked() {
+    let (world, letter) = letter_named("spring");
+    let expected: [(&str, &[u8]); 7] = [
+        ("exception-fqcn", b"receipted.undecodable"),
+        ("exception-message", b"undecodable"),
+        ("original-consumer-group", world.service.group.as_bytes()),
+        ("original-offset", &[0, 0, 0, 0, 0, 0, 0, 1]),
+        ("original-partition", &[0, 0, 0, 0]),
+        ("original-timestamp", &1_700_000_000_123_i64.to_be_bytes()),
+        ("original-topic", world.service.topic.as_bytes()),
+    ];
+    assert_eq!(named(&letter, "kafka_dlt-"), expected.into_iter().map(|(name, value)| (name.into(), value.to_vec())).collect());
+    assert_eq!(named(&letter, "__connect.errors."), BTreeMap::new());
+}
+
+fn dead_letters_read_as_connects_where_asked() {
+    let (world, letter) = letter_named("connect");
+    let expected = [
+        ("class.name", "receipted"),
+        ("connector.name", world.service.group.as_str()),
+        ("exception.class.name", "receipted.undecodable"),
+        ("exception.message", "undecodable"),
+        ("offset", "1"),
+        ("partition", "0"),
+        ("stage", "VALUE_CONVERTER"),
+        ("task.id", "0"),
+        ("topic", world.service.topic.as_str()),
+    ];
+    assert_eq!(named(&letter, "__connect.errors."), expected.into_iter().map(|(name, value)| (name.into(), value.into())).collect());
+    assert_eq!(named(&letter, "kafka_dlt-"), BTreeMap::new());
+}
+
 fn a_record_too_large_to_be_parked_halts_its_partition_and_no_other() {
     let World { server, mut service, _folder } = world("too-large", 2);
     service.park_record_bytes_max = 10_000;
@@ -242,6 +291,8 @@ fn main() {
         every_compression_is_read,
         a_record_that_does_not_decode_is_dead_lettered_whole_and_settles_nothing,
         attempts_without_effect_end_as_a_dead_letter_that_names_them,
+        dead_letters_read_as_spring_kafkas_where_asked,
+        dead_letters_read_as_connects_where_asked,
         a_record_too_large_to_be_parked_halts_its_partition_and_no_other,
         what_a_transaction_aborted_is_not_run_and_its_markers_hold_no_offset_back,
     ];

@@ -219,5 +219,6 @@ pub(super) fn settings(config: &Config, routes: &[RoutePlan]) -> Settings {
         dead_letter_topic: letters.topic.clone(),
         dead_letter_within: letters.acknowledge_within,
         error_text: if letters.include_error_text { ErrorText::Included } else { ErrorText::Left },
+        header_names: letters.header_names,
     }
 }

@@ -15,7 +15,7 @@ mod value;
 pub use crate::store::FileSystem;
 pub use error::{Error, Origin};
 pub use raw::Raw;
-pub use resolve::{DeadLetter, FirstStart, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
+pub use resolve::{DeadLetter, FirstStart, HeaderNames, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
 pub use shown::Shown;
 
 use layers::Layers;

@@ -74,6 +74,7 @@ pub(super) struct Reconcile {
 pub(super) struct DeadLetter {
     pub(super) topic: String,
     pub(super) include_error_text: bool,
+    pub(super) header_names: String,
     pub(super) acknowledge_within: String,
 }
 

@@ -169,8 +169,21 @@ pub struct DeadLetter {
     pub topic: String,
     /// Whether the error's text goes into the headers.
     pub include_error_text: bool,
+    /// Under which names a dead letter's origin and cause stand, beside ours.
+    pub header_names: HeaderNames,
     /// How long an acknowledgement may take.
     pub acknowledge_within: Duration,
+}
+
+/// Under which names a dead letter's origin and cause stand. Ours are always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderNames {
+    /// Ours alone.
+    Receipted,
+    /// Those of Spring Kafka's dead letters too: `kafka_dlt-original-topic` and so on.
+    Spring,
+    /// Those of Kafka Connect's dead-letter queue too: `__connect.errors.topic` and so on.
+    Connect,
 }
 
 /// How log lines look.
@@ -266,9 +279,11 @@ pub(super) fn reconcile(raw: &raw::Reconcile, layers: &Layers) -> Result<Reconci
 pub(super) fn dead_letter(raw: &raw::DeadLetter, group: &str, layers: &Layers) -> Result<DeadLetter, Error> {
     let name = if raw.topic.is_empty() { format!("{group}.dead-letters") } else { raw.topic.clone() };
     topic("dead_letter.topic", &name, layers)?;
+    let names = [("receipted", HeaderNames::Receipted), ("spring", HeaderNames::Spring), ("connect", HeaderNames::Connect)];
     Ok(DeadLetter {
         topic: name,
         include_error_text: raw.include_error_text,
+        header_names: word("dead_letter.header_names", &raw.header_names, &names, layers)?,
         acknowledge_within: duration("dead_letter.acknowledge_within", &raw.acknowledge_within, layers)?,
     })
 }

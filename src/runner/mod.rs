@@ -14,6 +14,7 @@ mod credit;
 mod engine;
 mod error;
 mod group;
+mod headers;
 mod health;
 mod inbox;
 mod intake;

@@ -1,13 +1,16 @@
 //! Owns dead letters: the original bytes, key and headers, with ours added under documented names, acknowledged by every in-sync
 //! replica before the slot is complete.
 
-use super::{Error, Settings, complaints::Voice, settings::ErrorText};
-use crate::protocol::{
-    key::{KeyDigest, OperationKey, hex},
-    machine::{DeadLetterReason, Subject},
-    note::{REASON_BYTES_MAX, Slot, cut},
-    park::Payload,
-    receipt::Receipt,
+use super::{Error, Settings, complaints::Voice, headers::Cause, settings::ErrorText};
+use crate::{
+    config::HeaderNames,
+    protocol::{
+        key::{KeyDigest, OperationKey, hex},
+        machine::{DeadLetterReason, Subject},
+        note::{REASON_BYTES_MAX, Slot, cut},
+        park::Payload,
+        receipt::Receipt,
+    },
 };
 use rdkafka::{
     config::FromClientConfigAndContext,
@@ -61,6 +64,8 @@ impl About {
 pub(super) struct Producer {
     way: Way,
     error_text: ErrorText,
+    names: HeaderNames,
+    group: String,
 }
 
 /// Where dead letters go.
@@ -76,18 +81,22 @@ impl Producer {
         let voice = Voice::new("dead-letter producer", &settings.brokers);
         let producer = FutureProducer::from_config_and_context(&settings.producer(store_id), voice);
         let producer = producer.map_err(|source| Error::broker("start a producer", &source))?;
-        Ok(Self { way: Way::Topic(producer, settings.dead_letter_topic.clone()), error_text: settings.error_text })
+        Ok(Self::over(Way::Topic(producer, settings.dead_letter_topic.clone()), settings))
     }
 
     /// One that keeps what it is given.
-    pub(super) fn keeping(letters: Arc<Mutex<Vec<Letter>>>, error_text: ErrorText) -> Self {
-        Self { way: Way::Kept(letters), error_text }
+    pub(super) fn keeping(letters: Arc<Mutex<Vec<Letter>>>, settings: &Settings) -> Self {
+        Self::over(Way::Kept(letters), settings)
+    }
+
+    fn over(way: Way, settings: &Settings) -> Self {
+        Self { way, error_text: settings.error_text, names: settings.header_names, group: settings.group.clone() }
     }
 
     /// Makes a dead letter of a record. Header names that are not UTF-8 cannot be written by this client: those headers are kept as
     /// hexadecimal pairs under `x-receipted-raw-headers`.
     pub(super) fn letter(&self, slot: &Slot, reason: DeadLetterReason, detail: &str, payload: &Payload, about: Option<&About>) -> Letter {
-        let mut headers = Vec::with_capacity(payload.headers.len() + 10);
+        let mut headers = Vec::with_capacity(payload.headers.len() + 20);
         let mut raw = Vec::new();
         for (name, value) in &payload.headers {
             match std::str::from_utf8(name) {
@@ -109,12 +118,13 @@ impl Producer {
             ours.push(("outcome", about.outcome.into()));
             ours.extend(about.correlation.clone().map(|id| ("correlation-id", id)));
         }
-        if self.error_text == ErrorText::Included {
-            ours.push(("error", cut(detail, REASON_BYTES_MAX).into()));
-        }
+        let text = (self.error_text == ErrorText::Included).then(|| cut(detail, REASON_BYTES_MAX));
+        ours.extend(text.map(|text| ("error", text.into())));
         if !raw.is_empty() {
             ours.push(("raw-headers", raw.join(",")));
         }
+        let cause = Cause { slot, timestamp: payload.timestamp, reason, group: &self.group, text };
+        headers.extend(cause.under(self.names).into_iter().map(|(name, value)| (name.to_string(), Some(value))));
         headers.extend(ours.into_iter().map(|(name, value)| (format!("{HEADER_PREFIX}{name}"), Some(value.into_bytes()))));
         Letter { key: payload.key.clone(), value: payload.value.clone(), headers }
     }

@@ -4,7 +4,10 @@ use rdkafka::ClientConfig;
 use std::{collections::BTreeMap, time::Duration};
 
 use super::Error;
-use crate::{config::kafka, protocol::time::UnixMillis};
+use crate::{
+    config::{HeaderNames, kafka},
+    protocol::time::UnixMillis,
+};
 
 /// Where to start on a topic that has records and no committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub struct Settings {
     pub dead_letter_within: Duration,
     /// Whether headers carry the error's text.
     pub error_text: ErrorText,
+    /// Under which names a dead letter's origin and cause stand, beside ours.
+    pub header_names: HeaderNames,
 }
 
 /// Whether a dead letter's headers carry the error's text, which may hold personal data.

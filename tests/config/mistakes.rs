@@ -83,6 +83,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "[kafka]\nbrokers = \"b\"\ngroup = \"g\"\nsession_timeout = \"45\"\n",
         "kafka.session_timeout = \"45\" is no duration: time unit needed, for example 45sec or 45ms (text): write a number with its unit, from \"1ms\" to \"24h\", as in \"250ms\", \"30s\" or \"1h 30m\"",
     ),
+    (
+        "[dead_letter]\nheader_names = \"Spring\"\n",
+        "dead_letter.header_names = \"Spring\" is not known (text): write \"receipted\" or \"spring\" or \"connect\"",
+    ),
     ("[store]\nfile_system = \"nfs\"\n", "store.file_system = \"nfs\" is not known (text): write \"local\" or \"any\""),
     (
         "[store]\ndirectory = \"\"\n",

@@ -10,6 +10,7 @@ use super::{
     runtime,
 };
 use receipted::{
+    config::HeaderNames,
     handler::{
         Answered, Applied, Contract, EffectExt, Failure, Finding, Json, Operation, ReadyApp, State, ask, destination_deduplicates, hold,
     },
@@ -78,6 +79,8 @@ pub struct Service {
     pub session_ms: u64,
     pub drain_ms: u64,
     pub dead_letters: String,
+    /// `spring` or `connect`.
+    pub letter_names: Option<String>,
     pub park_record_bytes_max: u64,
     pub client: BTreeMap<String, String>,
     pub instance: Option<String>,
@@ -115,6 +118,7 @@ impl Service {
             session_ms: 10_000,
             drain_ms: 3_000,
             dead_letters,
+            letter_names: None,
             park_record_bytes_max: 16 << 20,
             client: BTreeMap::new(),
             instance: None,
@@ -395,6 +399,11 @@ fn settings(service: &Service) -> Settings {
         dead_letter_topic: service.dead_letters.clone(),
         dead_letter_within: seconds(5),
         error_text: ErrorText::Left,
+        header_names: match service.letter_names.as_deref() {
+            None => HeaderNames::Receipted,
+            Some("spring") => HeaderNames::Spring,
+            Some(_) => HeaderNames::Connect,
+        },
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     settings::ErrorText,
 };
 use crate::{
+    config::HeaderNames,
     handler::{BuildError, ReadyApp, Routes},
     protocol::{
         key::{Alphabet, OperationKey},
@@ -350,7 +351,7 @@ impl Rehearsal {
         let health = Arc::new(Health::default());
         health.partitions(opened.len(), opened.len());
         let parts = Parts {
-            producer: Producer::keeping(self.locked().letters(), ErrorText::Included),
+            producer: Producer::keeping(self.locked().letters(), &settings),
             clock: self.clock.clone(),
             settings,
             routes,
@@ -455,5 +456,6 @@ fn settings() -> Settings {
         dead_letter_topic: "rehearsal.dead-letters".into(),
         dead_letter_within: seconds(30),
         error_text: ErrorText::Included,
+        header_names: HeaderNames::Receipted,
     }
 }
