@@ -81,6 +81,7 @@ fn main() {
     let tests = trials![real broker:
         stores::a_fresh_directory_is_refused_until_the_old_one_is_back,
         stores::a_fresh_directory_goes_on_once_the_offset_is_adopted,
+        stores::a_store_that_took_a_second_admission_is_refused_before_anything_runs,
         stores::an_older_copy_is_refused_until_the_newest_is_back,
         stores::an_older_copy_goes_on_once_the_offset_is_adopted,
         stores::an_older_copy_with_another_start_since_is_refused_too,

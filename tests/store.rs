@@ -21,6 +21,8 @@ mod kill;
 mod make;
 #[path = "store/model.rs"]
 mod model;
+#[path = "store/self_test.rs"]
+mod self_test;
 #[cfg(feature = "sled")]
 #[path = "store/transfer.rs"]
 mod transfer;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         trials.extend(contract::trials(*kind));
     }
     trials.extend(model::trials());
+    trials.extend(self_test::trials());
     #[cfg(feature = "sled")]
     trials.extend(
         durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()).chain(disk::trials()).chain(transfer::trials()),

@@ -47,7 +47,10 @@ use self::{
     intake::Intake,
     producer::Producer,
 };
-use crate::{handler::Routes, store::ReceiptStore};
+use crate::{
+    handler::Routes,
+    store::{self, ReceiptStore},
+};
 use std::{sync::Arc, thread};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -85,12 +88,15 @@ impl Runner {
     /// The caller closes the store.
     ///
     /// # Errors
-    /// Before it touches the broker, when a client setting is receipted's own, the app reads its own dead letters, or the store was imported and an offset is not adopted. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
+    /// Before it touches the broker, when a client setting is receipted's own, the app reads its own dead letters, the store was imported and an offset is not adopted, or it fails its self-test. When the process must end: the store failed, the broker refused, another member has partitions, or the log makes no sense.
     /// Receipts are durable all the same, and a restart goes on from there.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), Error> {
         self.settings.check(self.routes.topics().map(|(topic, _)| topic))?;
         // Before a first partition is ours: from then on what is parked is taken up, whatever the offsets say.
         Error::unverified(&*self.store)?;
+        let probed = self.store.clone();
+        let tested = tokio::task::spawn_blocking(move || store::self_test(&*probed)).await;
+        tested.map_err(|error| Error::Client { detail: format!("self-test of the store: {error}") })??;
         let (settings, store) = (self.settings.clone(), self.store.clone());
         let (commands, received) = std::sync::mpsc::channel();
         let credits = Credits::new(settings.partition_records_max, settings.partition_bytes_max);

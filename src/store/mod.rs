@@ -17,8 +17,11 @@ mod digest_map;
 mod draft;
 mod index;
 pub mod memory;
+mod self_test;
 #[cfg(feature = "sled")]
 pub mod sled;
+
+pub use self_test::self_test;
 
 use crate::protocol::{
     change::{Incident, Totals},
@@ -136,6 +139,14 @@ pub enum Error {
         bytes: u64,
         /// How long it may be.
         limit: u64,
+    },
+    /// Nothing was started. Copy the directory aside and run `receipted store verify`; on sound data it is a bug of the store.
+    #[error(
+        "the store failed its self-test: {detail}; nothing was started, for effects could be doubled: copy its directory aside, run `receipted store verify`, and where that finds nothing report it as a bug"
+    )]
+    SelfTest {
+        /// What it did.
+        detail: String,
     },
     /// A bound of the store is reached, and nothing of the batch was written; completions are still taken.
     #[error("store is at its bound of {limit} ({what})")]

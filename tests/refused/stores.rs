@@ -6,11 +6,21 @@ use crate::support::{
     destination::{Behaviour, is},
     process::wait_until,
 };
-use receipted::store::{
-    ReceiptStore,
-    sled::{FileSystem, Options, SledStore, transfer, verify},
+use receipted::{
+    protocol::{
+        fingerprint::Fingerprint,
+        key::KeyDigest,
+        known::{Entry, Revision},
+        note::{Admission, AttemptId, Slot},
+        time::UnixMillis,
+    },
+    store::{
+        Batch, ReceiptStore,
+        sled::{FileSystem, Options, SledStore, transfer, verify},
+    },
 };
 use rustix::process::Signal;
+use std::time::Duration;
 
 pub fn a_fresh_directory_is_refused_until_the_old_one_is_back() {
     let world = world("fresh", 1);
@@ -51,6 +61,33 @@ fn aged(world: &World, first: u32, all: u32) -> Service {
     world.service.wait_committed_of(0, i64::from(all));
     running.stop();
     older
+}
+
+pub fn a_store_that_took_a_second_admission_is_refused_before_anything_runs() {
+    let world = world("self-test", 1);
+    world.produce(0..1);
+    let store = world.service.open_store();
+    let attempts = [1, 2].map(|number| AttemptId { number, claim: 1 });
+    let admission = Admission {
+        fingerprint: Fingerprint::Unchecked,
+        slot: Slot { topic: "any".into(), partition: 0, offset: 0 },
+        at: UnixMillis(0),
+        time_limit: Duration::ZERO,
+        memory: None,
+        key_generation: 0,
+        budget_used: 1,
+        correlation: None,
+    };
+    let key = KeyDigest(*b"receipted self-test probe key v1");
+    let admit = |(seen, attempt): (usize, AttemptId)| {
+        let (seen, admission) = (Revision(seen as u64), Box::new(admission.clone()));
+        Entry::Admit { key, name: None, seen, attempt, admission, within: None }
+    };
+    store.append(Batch(attempts.into_iter().enumerate().map(admit).collect())).unwrap();
+    store.close().unwrap();
+    drop(store);
+    world.service.assert_refused(&["failed its self-test", "nothing was started", "receipted store verify"]);
+    world.assert_effects([]);
 }
 
 pub fn an_older_copy_is_refused_until_the_newest_is_back() {

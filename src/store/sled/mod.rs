@@ -37,7 +37,7 @@ use self::{
 };
 use super::{
     Batch, Error, Identity, Imported, Marks, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding, index::Index,
-    system_clock,
+    self_test::PROBE, system_clock,
 };
 use crate::protocol::{
     change::{Incident, Totals},
@@ -193,11 +193,11 @@ impl Shared {
         let mut listed = Vec::new();
         let (from, shard) = after.map_or((0, 0), |after| (short(&after), shard_of(&after)));
         for shard in shard..SHARDS {
-            // One more: those that begin as `after` does may all be below it.
-            let wanted = (limit - listed.len()).saturating_add(1);
+            // Two more: those that begin as `after` does may all be below it, and the probe of the self-test is not listed.
+            let wanted = (limit - listed.len()).saturating_add(2);
             for (first, blocks) in self.cache.places(shard, from, wanted) {
                 let operations = self.reader.operations(first, &blocks)?.into_iter();
-                let above = operations.filter(|(key, _)| after.is_none_or(|after| *key > after));
+                let above = operations.filter(|(key, _)| after.is_none_or(|after| *key > after) && *key != PROBE);
                 let room = limit - listed.len();
                 listed.extend(above.take(room).map(|(key, known)| (key, Arc::new(known))));
             }
