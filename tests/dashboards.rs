@@ -93,6 +93,7 @@ fn labels_of(metric: &Metric) -> Vec<&'static str> {
         Label::Topic => vec!["topic"],
         Label::TopicOperation => vec!["topic", "operation"],
         Label::OperationContract => vec!["operation", "contract"],
+        Label::Operation => vec!["operation"],
         Label::TopicPartition => vec!["topic", "partition"],
     };
     metric.labels.iter().flat_map(of).chain((metric.kind == Kind::Histogram).then_some("le")).collect()

@@ -355,7 +355,7 @@ fn a_stop_is_given_more_time_than_it_may_take() {
 fn the_unit_restarts_what_a_restart_may_mend_and_nothing_else() {
     let left: BTreeSet<u8> = unit_one("RestartPreventExitStatus").split(' ').map(|code| code.parse().unwrap()).collect();
     let person = runner::Error::NoTopic { topic: "t".into() };
-    let again = runner::Error::Unreachable { brokers: "b".into() };
+    let again = runner::Error::Unreachable { brokers: "b".into(), reason: None };
     assert!(left.contains(&person.exit_code()), "{left:?}");
     assert!(!left.contains(&again.exit_code()), "{left:?}");
     assert_eq!((unit_one("Restart"), unit_one("StartLimitIntervalSec")), ("on-failure".into(), "0".into()));

@@ -52,6 +52,7 @@ for part in "$@"; do
             has mvn || need Maven maven
             has flock || need flock util-linux
         fi
+        has openssl || need openssl openssl # certificates of the test broker
         ;;
     hygiene)
         # For the feature gssapi.

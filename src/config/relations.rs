@@ -112,6 +112,10 @@ fn security(settings: &BTreeMap<String, String>, layers: &Layers) -> Result<(), 
         let remedy = "write \"sasl.mechanism\" = \"SCRAM-SHA-512\", or what the cluster takes, beside it";
         return Err(layers.invalid(&key("security.protocol"), "needs kafka.settings.sasl.mechanism, which is not set", remedy));
     };
+    if mechanism.eq_ignore_ascii_case("GSSAPI") && !cfg!(feature = "gssapi") {
+        let remedy = "build receipted with its feature `gssapi`";
+        return Err(layers.invalid(&key(name), "needs the system's SASL library, which this build has not", remedy));
+    }
     let by_password = mechanism.eq_ignore_ascii_case("PLAIN") || mechanism.to_ascii_uppercase().starts_with("SCRAM-");
     for needed in ["sasl.username", "sasl.password"].into_iter().filter(|_| by_password) {
         if settings.get(needed).is_none_or(String::is_empty) {
@@ -126,7 +130,10 @@ fn security(settings: &BTreeMap<String, String>, layers: &Layers) -> Result<(), 
 pub(super) fn client(settings: &BTreeMap<String, String>, layers: &Layers) -> Result<(), Error> {
     for (name, value) in settings {
         if let Err(reason) = kafka::accepted(name, value) {
-            let remedy = "correct or remove it; librdkafka's CONFIGURATION page lists every setting with its bounds";
+            let remedy = match reason.contains("libcurl") {
+                true => "build receipted with its feature `oidc`",
+                false => "correct or remove it; librdkafka's CONFIGURATION page lists every setting with its bounds",
+            };
             return Err(layers.invalid(&format!("kafka.settings.{name}"), reason, remedy));
         }
     }

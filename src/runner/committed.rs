@@ -1,13 +1,10 @@
 //! Owns a look at what a group has committed, without joining it: for adopting an existing group.
 
 use super::{
-    Error,
+    Error, group,
     settings::{BROKER_WAIT, Settings},
 };
-use rdkafka::{
-    Offset, TopicPartitionList,
-    consumer::{BaseConsumer, Consumer},
-};
+use rdkafka::{Offset, TopicPartitionList, consumer::Consumer};
 use std::collections::BTreeMap;
 
 /// The offsets that the group has committed, by partition; partitions without one are left out. Blocks for at most half a minute.
@@ -15,9 +12,7 @@ use std::collections::BTreeMap;
 /// # Errors
 /// When the brokers do not answer, or there is no such topic.
 pub fn committed(settings: &Settings, topic: &str) -> Result<BTreeMap<i32, i64>, Error> {
-    let consumer: BaseConsumer = settings.observer().create().map_err(|source| Error::broker("connect", &source))?;
-    let unreachable = |_| Error::Unreachable { brokers: settings.brokers.clone() };
-    let metadata = consumer.fetch_metadata(Some(topic), BROKER_WAIT).map_err(unreachable)?;
+    let (consumer, metadata) = group::look(settings, Some(topic))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic && found.error().is_none());
     let found = found.filter(|found| !found.partitions().is_empty()).ok_or_else(|| Error::NoTopic { topic: topic.into() })?;
     let mut list = TopicPartitionList::with_capacity(found.partitions().len());

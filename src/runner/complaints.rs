@@ -6,6 +6,7 @@ use crate::protocol::time::Monotonic;
 use rdkafka::{
     ClientContext, Statistics,
     config::RDKafkaLogLevel,
+    consumer::ConsumerContext,
     error::{KafkaError, RDKafkaErrorCode},
 };
 use std::{
@@ -70,11 +71,17 @@ pub(super) struct Voice {
     brokers: String,
     clock: Clock,
     complaints: Mutex<Complaints>,
+    last: Mutex<Option<String>>,
 }
 
 impl Voice {
     pub(super) fn new(client: &'static str, brokers: &str) -> Self {
-        Self { client, brokers: brokers.into(), clock: Clock::start(), complaints: Mutex::default() }
+        Self { client, brokers: brokers.into(), clock: Clock::start(), complaints: Mutex::default(), last: Mutex::default() }
+    }
+
+    /// Why the last connection failed, as the client says it.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn complaints(&self) -> MutexGuard<'_, Complaints> {
@@ -88,6 +95,8 @@ impl Voice {
         }
     }
 }
+
+impl ConsumerContext for Voice {}
 
 impl ClientContext for Voice {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -116,6 +125,7 @@ impl ClientContext for Voice {
             let told = self.complaints().told_silent(&kind, now);
             observe::brokers_silent(self.client, &self.brokers, reason, told);
         } else {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.into());
             let told = self.complaints().told(&kind, now);
             observe::client_error(self.client, &error, reason, told);
         }

@@ -94,7 +94,8 @@ impl ConsumerThread {
             BaseConsumer::from_config_and_context(&config, context).map_err(|source| Error::broker("start a client", &source))?;
         let consumer = Arc::new(consumer);
         let client: &Client<Context> = consumer.client();
-        let cluster = group::cluster(&consumer).ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone() })?;
+        let cluster = group::cluster(&consumer)
+            .ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone(), reason: consumer.context().voice.reason() })?;
         store.bind(&cluster, &settings.group)?;
         let topics = intake.topics();
         let expected = group::partitions(client, &topics)?;

@@ -27,10 +27,18 @@ pub enum Error {
         topic: String,
     },
     /// Check `kafka.brokers`, the network and the security settings.
-    #[error("no answer from the brokers at {brokers}; check kafka.brokers, the network and the security settings")]
+    #[error("no answer from the brokers at {brokers}{}; check kafka.brokers, the network and the security settings", reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default())]
     Unreachable {
         /// The addresses.
         brokers: String,
+        /// What the client said last, where it said why.
+        reason: Option<String>,
+    },
+    /// Correct `kafka.settings`: a file that is not there, a key whose password is another one.
+    #[error("the Kafka client does not start with these settings: {detail}; correct kafka.settings")]
+    NoClient {
+        /// The client's words.
+        detail: String,
     },
     /// As the client's words say; then restart.
     #[error("cannot {action}: {detail}")]
@@ -100,7 +108,10 @@ pub enum Error {
 
 impl Error {
     pub(super) fn broker(action: &'static str, source: &KafkaError) -> Self {
-        Self::Broker { action, detail: source.to_string() }
+        match source {
+            KafkaError::ClientCreation(detail) => Self::NoClient { detail: detail.clone() },
+            other => Self::Broker { action, detail: other.to_string() },
+        }
     }
 
     /// Refuses an imported store of which nobody has said how far the other one came.
@@ -121,6 +132,7 @@ impl Error {
             Self::Store(_)
             | Self::Owned { .. }
             | Self::Loop { .. }
+            | Self::NoClient { .. }
             | Self::NoTopic { .. }
             | Self::OtherMember { .. }
             | Self::NotAlone { .. }

@@ -1,15 +1,24 @@
 //! Owns the questions about the cluster and the group that are asked before the first record: do the topics exist, and is this
 //! process alone in its group.
 
-use super::{Error, context::Context, observe, settings::BROKER_WAIT};
+use super::{
+    Error,
+    complaints::Voice,
+    context::Context,
+    observe,
+    settings::{BROKER_WAIT, Settings},
+};
 use rdkafka::{
     client::Client,
     consumer::{BaseConsumer, Consumer},
+    metadata::Metadata,
 };
 use std::time::{Duration, Instant};
 
 /// How long one question for the cluster's id may take.
 const ASK: Duration = Duration::from_millis(500);
+/// How long one question for metadata may take.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long the client's own words are waited for after that.
 const SERVE: Duration = Duration::from_millis(5);
 
@@ -28,6 +37,30 @@ pub(super) fn cluster(consumer: &BaseConsumer<Context>) -> Option<String> {
         while consumer.poll(SERVE).is_some() && Instant::now() < end {}
         if cluster.is_some() || Instant::now() >= end {
             return cluster;
+        }
+    }
+}
+
+/// The cluster's metadata, of one topic or of all, for a look from outside: joins no group.
+///
+/// # Errors
+/// When no broker answers, with what the client says of it.
+#[allow(clippy::disallowed_methods, reason = "the wait's own bound")]
+pub(super) fn look(settings: &Settings, topic: Option<&str>) -> Result<(BaseConsumer<Voice>, Metadata), Error> {
+    let voice = Voice::new("look", &settings.brokers);
+    let consumer: BaseConsumer<Voice> =
+        settings.observer().create_with_context(voice).map_err(|source| Error::broker("connect", &source))?;
+    let end = Instant::now() + BROKER_WAIT;
+    loop {
+        let asked = consumer.fetch_metadata(topic, LOOK);
+        while consumer.poll(SERVE).is_some() && Instant::now() < end {}
+        match asked {
+            Ok(metadata) => return Ok((consumer, metadata)),
+            Err(_) if Instant::now() < end => {}
+            Err(_) => {
+                let reason = consumer.context().reason();
+                return Err(Error::Unreachable { brokers: settings.brokers.clone(), reason });
+            }
         }
     }
 }

@@ -2,14 +2,12 @@
 //! changes nothing.
 
 use super::{
-    Error,
+    Error, group,
     settings::{BROKER_WAIT, Settings},
 };
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier},
     client::DefaultClientContext,
-    consumer::{BaseConsumer, Consumer},
-    metadata::Metadata,
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -103,9 +101,7 @@ pub async fn survey(settings: &Settings, topics: &[String]) -> Result<Vec<Found>
 
 /// The brokers' ids, and how many partitions each topic has.
 fn metadata(settings: &Settings) -> Result<(Vec<i32>, BTreeMap<String, usize>), Error> {
-    let consumer: BaseConsumer = settings.observer().create().map_err(|source| Error::broker("connect", &source))?;
-    let unreachable = |_| Error::Unreachable { brokers: settings.brokers.clone() };
-    let metadata: Metadata = consumer.fetch_metadata(None, BROKER_WAIT).map_err(unreachable)?;
+    let (_, metadata) = group::look(settings, None)?;
     let topics = metadata.topics().iter().filter(|topic| topic.error().is_none() && !topic.partitions().is_empty());
     let partitions = topics.map(|topic| (topic.name().to_string(), topic.partitions().len())).collect();
     Ok((metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect(), partitions))

@@ -51,7 +51,6 @@ pub fn shared() -> &'static Cluster {
 pub struct Broker {
     cluster: Cluster,
     directory: PathBuf,
-    ports: [u16; 2],
     /// The watchdog; gone while the broker is down.
     watchdog: Option<Child>,
     pid: u32,
@@ -72,10 +71,20 @@ impl Broker {
     }
 
     fn try_start() -> Result<Self, String> {
+        Self::try_start_with(&Extra::default())
+    }
+
+    /// Starts one that listens elsewhere too.
+    #[track_caller]
+    pub fn start_with(extra: &Extra) -> Self {
+        Self::try_start_with(extra).unwrap_or_else(|reason| panic!("no Kafka broker to test on: {reason}"))
+    }
+
+    fn try_start_with(extra: &Extra) -> Result<Self, String> {
         fetch()?;
         let mut failure = String::new();
         for _ in 0..STARTS_MAX {
-            let mut broker = Self::format()?;
+            let mut broker = Self::format(extra)?;
             match broker.up() {
                 Ok(()) => return Ok(broker),
                 Err(reason) => failure = reason,
@@ -84,15 +93,16 @@ impl Broker {
         Err(failure)
     }
 
-    fn format() -> Result<Self, String> {
+    fn format(extra: &Extra) -> Result<Self, String> {
         let ports = free_ports().map_err(|error| format!("no free port on loopback: {error}"))?;
         let directory = tempfile::Builder::new().prefix("receipted-kafka-").tempdir().map_err(|error| error.to_string())?.keep();
         let cluster = Cluster::new(format!("127.0.0.1:{}", ports[0]));
-        let broker = Self { cluster, directory, ports, watchdog: None, pid: 0 };
-        std::fs::write(broker.properties(), properties(&broker.directory, ports)).map_err(|error| error.to_string())?;
+        let broker = Self { cluster, directory, watchdog: None, pid: 0 };
+        std::fs::write(broker.properties(), properties(&broker.directory, ports, extra)).map_err(|error| error.to_string())?;
         let format = java()
             .args(["kafka.tools.StorageTool", "format", "-t", &cluster_id(), "-c"])
             .arg(broker.properties())
+            .args(&extra.format)
             .output()
             .map_err(|error| format!("java does not start: {error}"))?;
         if !format.status.success() {
@@ -217,16 +227,33 @@ fn free_ports() -> std::io::Result<[u16; 2]> {
     Ok([held[0].local_addr()?.port(), held[1].local_addr()?.port()])
 }
 
-fn properties(directory: &Path, [broker, controller]: [u16; 2]) -> String {
+/// What a broker has beside a plain listener.
+#[derive(Default)]
+pub struct Extra {
+    /// Name, port and protocol of each further listener.
+    pub listeners: Vec<(&'static str, u16, &'static str)>,
+    /// Further lines of its properties.
+    pub properties: Vec<String>,
+    /// Further arguments for formatting its storage.
+    pub format: Vec<String>,
+}
+
+fn properties(directory: &Path, [broker, controller]: [u16; 2], extra: &Extra) -> String {
     let logs = directory.join("log");
+    let more = |separator: &str, of: fn(&(&str, u16, &str)) -> String| -> String {
+        extra.listeners.iter().map(|listener| format!("{separator}{}", of(listener))).collect()
+    };
+    let addresses = more(",", |(name, port, _)| format!("{name}://127.0.0.1:{port}"));
+    let protocols = more(",", |(name, _, protocol)| format!("{name}:{protocol}"));
     [
         "process.roles=broker,controller".to_owned(),
         "node.id=1".into(),
         format!("controller.quorum.voters=1@127.0.0.1:{controller}"),
-        format!("listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"),
-        format!("advertised.listeners=PLAINTEXT://127.0.0.1:{broker}"),
+        format!("listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}{addresses}"),
+        format!("advertised.listeners=PLAINTEXT://127.0.0.1:{broker}{addresses}"),
         "controller.listener.names=CONTROLLER".into(),
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".into(),
+        format!("listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}"),
+        "inter.broker.listener.name=PLAINTEXT".into(),
         format!("log.dirs={}", logs.display()),
         "offsets.topic.replication.factor=1".into(),
         "offsets.topic.num.partitions=4".into(),
@@ -244,7 +271,9 @@ fn properties(directory: &Path, [broker, controller]: [u16; 2]) -> String {
         "log.retention.ms=-1".into(),
         "log.message.timestamp.after.max.ms=9223372036854775807".into(),
         "message.max.bytes=33554432".into(),
-        String::new(),
     ]
-    .join("\n")
+    .into_iter()
+    .chain(extra.properties.iter().cloned())
+    .map(|line| line + "\n")
+    .collect()
 }
