@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast lint hygiene latest bench broker
+.PHONY: help demo test test-fast long lint hygiene latest bench broker
 
 # What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
 REAL_BROKER := real broker
@@ -20,6 +20,11 @@ test: ## everything: lint, the core alone, and all tests, those on a real Kafka 
 	$(MAKE) --no-print-directory lint
 	cargo test --no-default-features
 	cargo test
+	cargo test --features crash-points --test crash_points
+
+long: ## the proofs at length, some hours: says how far it is, and goes on where it was interrupted
+	tools/install.sh build broker
+	tools/long.sh
 
 test-fast: ## the tests that need no broker
 	tools/install.sh build trace deploy watch
@@ -31,6 +36,7 @@ lint: ## format, clippy and documentation, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --all-targets --no-default-features -- -D warnings
+	cargo clippy --features crash-points --test crash_points -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 hygiene: ## licences, bans and sources of the dependencies, and each feature alone; builds cargo-deny on its first run

@@ -165,6 +165,8 @@ pub mod admin;
 pub mod cli;
 #[cfg(feature = "kafka")]
 pub mod config;
+#[cfg(any(feature = "kafka", feature = "sled"))]
+mod crash;
 pub mod handler;
 pub mod prelude;
 pub mod protocol;

@@ -2,6 +2,8 @@
 //! plants a fault for each, so that none of them can go blind.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "tidy/crash_points.rs"]
+mod crash_points;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -19,7 +21,7 @@ const LONG_FUNCTION_ONE_IN: usize = 50;
 /// A part may use the parts of every row above its own, and itself: the picture of docs/ARCHITECTURE.md, row for row.
 /// The longest path that fits decides. `main` is what ties the parts together: main.rs, lib.rs, prelude.rs.
 const LEVELS: &[&[&str]] = &[
-    &["protocol"],
+    &["protocol", "crash"],
     &["store", "handler"],
     &["config", "admin::command"],
     &["telemetry"],

@@ -15,6 +15,7 @@ use super::{
     spare::Spare,
 };
 use crate::{
+    crash::point,
     protocol::{
         machine::{Assignment, Event},
         park::Payload,
@@ -96,10 +97,12 @@ impl ConsumerThread {
         let client: &Client<Context> = consumer.client();
         let cluster = group::cluster(&consumer)
             .ok_or_else(|| Error::Unreachable { brokers: settings.brokers.clone(), reason: consumer.context().voice.reason() })?;
+        point!("start/unbound", detail => return Err(Error::Client { detail }));
         store.bind(&cluster, &settings.group)?;
         let topics = intake.topics();
         let expected = group::partitions(client, &topics)?;
         group::alone(client, &settings.group, &settings.instance(&store.identity().store_id))?;
+        point!("start/bound", detail => return Err(Error::Client { detail }));
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
         consumer.subscribe(&names).map_err(|source| Error::broker("subscribe", &source))?;
         Ok(Self {
@@ -216,6 +219,7 @@ impl ConsumerThread {
             let position = if origin == Origin::Held { Position::OfBefore } else { Position::Own };
             self.queues.insert(partition, Queue { assignment, records, position });
         }
+        point!("assign/waiting", detail => return Err(Error::Client { detail }));
         assignment::note_first_starts(&context.owned(), &*context.store)?;
         let (mut opened, mut starts) = (Vec::new(), Vec::new());
         for (partition, owned) in context.owned().iter_mut().filter(|(_, owned)| owned.stage == Stage::Waiting) {
@@ -228,7 +232,9 @@ impl ConsumerThread {
             opened.push(Opened { assignment: owned.assignment, partition: partition.clone(), start, known_complete });
         }
         self.health.partitions(self.expected, opened.len());
+        point!("assign/noted", detail => return Err(Error::Client { detail }));
         context.tell(Inbox::Assigned(opened));
+        point!("assign/told", detail => return Err(Error::Client { detail }));
         assignment::resume(&self.consumer, &starts)
     }
 
@@ -273,7 +279,13 @@ impl ConsumerThread {
             self.credits.took(assignment, &credit);
             observe::records_fetched(&partition.topic, batch.len());
             match self.intake.deliveries(partition, batch, &mut self.spare) {
-                Ok(deliveries) => context.tell(Inbox::Arrived { assignment, deliveries, bytes: credit.bytes() }),
+                Ok(deliveries) => {
+                    point!("intake/decided", detail => {
+                        context.fail(Error::Client { detail });
+                        continue;
+                    });
+                    context.tell(Inbox::Arrived { assignment, deliveries, bytes: credit.bytes() });
+                }
                 Err(error) => context.fail(Error::Store(error)),
             }
         }

@@ -10,6 +10,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
+    crash::point,
     protocol::{machine::Assignment, note::Slot, start::Metadata},
     store::{Partition, ReceiptStore},
 };
@@ -78,6 +79,7 @@ impl Context {
     }
 
     fn assign(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) -> Result<(), Error> {
+        point!("assign/begun", detail => return Err(Error::Client { detail }));
         let situations = assignment::situations(consumer, partitions, &self.settings, &*self.store);
         let mut owned = self.owned();
         let mut offsets = Vec::with_capacity(partitions.len());
@@ -109,6 +111,7 @@ impl Context {
         }
         let list = assignment::list(offsets)?;
         consumer.incremental_assign(&list).map_err(|source| Error::broker("take partitions", &source))?;
+        point!("assign/taken", detail => return Err(Error::Client { detail }));
         if list.count() > 0 {
             consumer.pause(&list).map_err(|source| Error::broker("pause partitions", &source))?;
         }
@@ -117,6 +120,7 @@ impl Context {
 
     /// Drain, facts, offsets, then the gate closes: the engine says when it is done, and asks for the commits on the way.
     fn revoke(&self, consumer: &BaseConsumer<Self>, partitions: &[Partition]) {
+        point!("revoke/begun", detail => self.fail(Error::Client { detail }));
         let lost = consumer.assignment_lost();
         let ownership = if lost { Ownership::Lost } else { Ownership::Ours };
         let assignments: Vec<Assignment> = {
@@ -148,6 +152,7 @@ impl Context {
             while let Some(Command::Commit(assignment, offset)) = self.next_command() {
                 self.note_commit(assignment, offset);
             }
+            point!("revoke/drained", detail => self.fail(Error::Client { detail }));
             if !lost {
                 self.commit(consumer);
             }
@@ -183,6 +188,7 @@ impl Context {
             Ok(took) => {
                 observe::committed(took);
                 self.voice.answered();
+                point!("commit/unconfirmed", detail => return self.fail(Error::Client { detail }));
                 for (partition, assignment, offset) in due {
                     if let Some((_, owned)) = self.owned().by_assignment(assignment)
                         && owned.commit == Some(offset)
@@ -207,11 +213,15 @@ impl Context {
         for mut element in list.elements() {
             element.set_metadata(&metadata);
         }
+        point!("commit/unstored", _detail => return Err(KafkaError::Canceled));
         consumer.store_offsets(&list)?;
         drop(list);
+        point!("commit/stored", _detail => return Err(KafkaError::Canceled));
         #[allow(clippy::disallowed_methods, reason = "a commit's latency is measured here")]
         let began = Instant::now();
-        match consumer.commit_consumer_state(CommitMode::Sync) {
+        let committed = consumer.commit_consumer_state(CommitMode::Sync);
+        point!("commit/sent", _detail => return Err(KafkaError::Canceled));
+        match committed {
             Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => Ok(began.elapsed()),
             Err(error) => Err(error),
         }

@@ -13,6 +13,7 @@ use super::{
     producer::Producer,
 };
 use crate::{
+    crash::point,
     handler::Routes,
     protocol::{
         key::KeyDigest,
@@ -84,7 +85,7 @@ pub(super) struct Engine {
     watch: observe::StoreWatch,
     revoking: Vec<Waiting>,
     ending: Option<Ending>,
-    failed: Option<Error>,
+    pub(super) failed: Option<Error>,
 }
 
 /// A planned stop on its way.
@@ -190,12 +191,14 @@ impl Engine {
             open.extend(pages(&*self.parts.store, which)?);
         }
         for (key, known) in open {
+            point!("reconcile/taken_up", detail => return Err(Error::Client { detail }));
             self.machine.on(Event::Doubtful { key, known }, self.clock.now(), actions);
         }
         Ok(())
     }
 
     fn take(&mut self, told: Inbox, actions: &mut Vec<Action>) -> Option<Ended> {
+        point!(told.crash_point(), detail => return Some(self.fail(Error::Client { detail })));
         let event = match told {
             Inbox::Assigned(opened) => {
                 self.assigned(opened, actions);
@@ -305,6 +308,7 @@ impl Engine {
 
     /// Stops fetching, and lets every partition drain until the deadline.
     fn begin_stop(&mut self, actions: &mut Vec<Action>) {
+        point!("stop/begun", detail => self.failed = Some(Error::Client { detail }));
         let settings = &self.parts.settings;
         #[allow(clippy::disallowed_methods, reason = "the stop's own bound")]
         let deadline = Instant::now() + settings.stop_deadline;
@@ -327,6 +331,7 @@ impl Engine {
             return Some(Ended::Stopped);
         }
         if idle && ending.closing == Closing::Draining {
+            point!("stop/drained", detail => return Some(self.fail(Error::Client { detail })));
             ending.closing = Closing::Told;
             self.parts.commands.tell(Command::Close);
         }

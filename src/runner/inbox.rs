@@ -54,6 +54,61 @@ pub(super) enum Inbox {
     Stopped(Result<(), Error>),
 }
 
+/// Tells the engine once: what a task or a thread has come to, or, when it is dropped before, as by a panic, something else. So whatever
+/// the engine waits for comes.
+pub(super) struct Teller<F: FnOnce() -> Inbox> {
+    inbox: UnboundedSender<Inbox>,
+    otherwise: Option<F>,
+}
+
+impl<F: FnOnce() -> Inbox> Teller<F> {
+    pub(super) fn new(inbox: UnboundedSender<Inbox>, otherwise: F) -> Self {
+        Self { inbox, otherwise: Some(otherwise) }
+    }
+
+    /// An engine that is gone needs no answer.
+    pub(super) fn tell(mut self, told: Inbox) {
+        self.otherwise = None;
+        drop(self.inbox.send(told));
+    }
+}
+
+impl<F: FnOnce() -> Inbox> Drop for Teller<F> {
+    fn drop(&mut self) {
+        if let Some(otherwise) = self.otherwise.take() {
+            drop(self.inbox.send(otherwise()));
+        }
+    }
+}
+
+/// What a task that panicked is taken to have said.
+pub(super) fn unsaid() -> String {
+    "its task ended without a word".into()
+}
+
+#[cfg(feature = "crash-points")]
+impl Inbox {
+    /// Where the engine is when it takes this.
+    pub(super) fn crash_point(&self) -> &'static str {
+        match self {
+            Self::Assigned(_) => "engine/assigned",
+            Self::Arrived { .. } => "engine/arrived",
+            Self::Revoked { .. } => "engine/revoked",
+            Self::Committed(..) => "engine/committed",
+            Self::Appended(..) => "engine/appended",
+            Self::Finished(..) => "engine/finished",
+            Self::DeadLettered(..) => "engine/dead_lettered",
+            Self::Replied(..) => "engine/replied",
+            Self::LookedUp(..) => "engine/looked_up",
+            Self::Event(event) if matches!(**event, Event::Unparked { .. }) => "engine/unparked",
+            Self::Event(_) => "engine/event",
+            Self::Operate(..) | Self::OperatorProduced(..) | Self::Partitions(..) => "engine/operator",
+            Self::NotOpened(..) => "engine/not_opened",
+            Self::Stopped(_) => "engine/stopped",
+        }
+    }
+}
+
 /// A partition that is read from here on.
 pub(super) struct Opened {
     pub(super) assignment: Assignment,
@@ -110,5 +165,28 @@ impl Commands {
             }
             Self::Task(sender) => drop(sender.send(command)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inbox, Teller, unsaid};
+    use tokio::sync::mpsc::unbounded_channel;
+
+    #[test]
+    fn the_engine_is_told_once_whatever_becomes_of_who_tells() {
+        let (inbox, mut told) = unbounded_channel();
+        let teller = || Teller::new(inbox.clone(), || Inbox::OperatorProduced(1, Err(unsaid())));
+        teller().tell(Inbox::OperatorProduced(1, Ok(())));
+        assert!(matches!(told.try_recv(), Ok(Inbox::OperatorProduced(1, Ok(())))));
+        let dropped = teller();
+        std::thread::spawn(move || {
+            let _dropped = dropped;
+            panic!("on purpose");
+        })
+        .join()
+        .unwrap_err();
+        assert!(matches!(told.try_recv(), Ok(Inbox::OperatorProduced(1, Err(_)))));
+        assert!(told.try_recv().is_err(), "once each");
     }
 }

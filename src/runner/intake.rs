@@ -3,6 +3,7 @@
 
 use super::spare::Spare;
 use crate::{
+    crash::point,
     handler::{Identified, Identity, Record, RoutePlan, Routes},
     protocol::{
         decision::is_answered,
@@ -96,7 +97,9 @@ impl Intake {
             Err(invalid) => return Ok(Content::DeadLetter(DeadLetterReason::NoKey, invalid.to_string())),
         };
         let keys: Vec<_> = names.iter().map(|(digest, _)| *digest).collect();
+        point!("intake/unread", detail => return Err(Error::Io { action: "read", detail }));
         let loaded = self.store.load(&keys)?;
+        point!("intake/read", detail => return Err(Error::Io { action: "read", detail }));
         let at = loaded.iter().position(|known| known.receipt.state() != State::New).unwrap_or(0);
         let ((key, name), known) = (names.swap_remove(at), loaded[at].clone());
         Ok(Content::Operation(Arc::new(Subject { key, name: Arc::new(name), route, fingerprint, correlation, known })))

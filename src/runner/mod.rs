@@ -43,7 +43,7 @@ use self::{
     context::Context,
     credit::Credits,
     engine::{Ended, Engine},
-    inbox::Inbox,
+    inbox::{Inbox, Teller},
     intake::Intake,
     producer::Producer,
 };
@@ -104,9 +104,11 @@ impl Runner {
         let intake = Arc::new(Intake::new(self.routes.clone(), self.store.clone()));
         let thread_intake = intake.clone();
         let (thread_credits, thread_health, thread_inbox) = (credits.clone(), self.health.clone(), self.inbox.clone());
+        let panicked = || Inbox::Stopped(Err(Error::Client { detail: "the consumer thread panicked".into() }));
+        let teller = Teller::new(thread_inbox, panicked);
         let spawned = thread::Builder::new().name("receipted-consumer".into()).spawn(move || {
             let ended = ConsumerThread::connect(context, thread_intake, thread_credits, thread_health).and_then(ConsumerThread::run);
-            drop(thread_inbox.send(Inbox::Stopped(ended)));
+            teller.tell(Inbox::Stopped(ended));
         });
         let consumer = spawned.map_err(|source| Error::Client { detail: format!("consumer thread: {source}") })?.thread().clone();
         let producer = Producer::new(&self.settings, &self.store.identity().store_id)?;

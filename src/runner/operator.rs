@@ -3,7 +3,7 @@
 
 use super::{
     engine::Engine,
-    inbox::Inbox,
+    inbox::{Inbox, Teller, unsaid},
     observe,
     partitions::{PartitionAsk, PartitionLine, Then},
 };
@@ -186,7 +186,8 @@ impl Engine {
         let letter = self.tasks.producer.letter(slot, DeadLetterReason::Operator, &detail, &halted.payload, about.as_ref());
         let (producer, inbox) = (self.tasks.producer.clone(), self.parts.inbox.clone());
         let request = self.wait_for(Write::Skip(index, skipped), answer);
-        producer.send(letter, move |result| drop(inbox.send(Inbox::OperatorProduced(request, result))));
+        let teller = Teller::new(inbox, move || Inbox::OperatorProduced(request, Err(unsaid())));
+        producer.send(letter, move |result| teller.tell(Inbox::OperatorProduced(request, result)));
     }
 
     /// The quiet period of an operation's route; without a route nobody knows one, and only a person who vouches ends it.
@@ -205,7 +206,8 @@ impl Engine {
 
     /// Sends a parked record to the dead-letter topic; its end is written when that is acknowledged.
     fn send_parked(&self, request: u64, park: ParkId, note: &Park) {
-        let (store, producer, inbox) = (self.parts.store.clone(), self.tasks.producer.clone(), self.parts.inbox.clone());
+        let (store, producer) = (self.parts.store.clone(), self.tasks.producer.clone());
+        let teller = Teller::new(self.parts.inbox.clone(), move || Inbox::OperatorProduced(request, Err(unsaid())));
         let (key, detail) = (note.key, format!("{}: {}", note.reason.label(), note.detail));
         tokio::task::spawn_blocking(move || {
             let read = store.payload(&park).and_then(|payload| Ok((payload, load(&*store, key)?)));
@@ -213,10 +215,10 @@ impl Engine {
                 Ok((Some(payload), known)) => {
                     let about = known.key.as_ref().map(|name| super::producer::About::of(&known.receipt, name));
                     let letter = producer.letter(&park.slot, DeadLetterReason::Operator, &detail, &payload, about.as_ref());
-                    producer.send(letter, move |result| drop(inbox.send(Inbox::OperatorProduced(request, result))));
+                    producer.send(letter, move |result| teller.tell(Inbox::OperatorProduced(request, result)));
                 }
-                Ok((None, _)) => drop(inbox.send(Inbox::OperatorProduced(request, Err("the record is gone".into())))),
-                Err(error) => drop(inbox.send(Inbox::OperatorProduced(request, Err(error.to_string())))),
+                Ok((None, _)) => teller.tell(Inbox::OperatorProduced(request, Err("the record is gone".into()))),
+                Err(error) => teller.tell(Inbox::OperatorProduced(request, Err(error.to_string()))),
             }
         });
     }

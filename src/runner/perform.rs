@@ -3,11 +3,12 @@
 use super::{
     Settings,
     engine::Engine,
-    inbox::{Command, Inbox},
+    inbox::{Command, Inbox, Teller, unsaid},
     observe,
     producer::{About, Producer},
 };
 use crate::{
+    crash::point,
     handler::{self, Answered, AttemptInfo, Delivery, Operation, Record, Reply, Routes},
     protocol::{
         key::OperationKey,
@@ -78,6 +79,7 @@ impl Tasks {
             replay: if kind == StartKind::First { handler::Replay::First } else { handler::Replay::Repeat },
         };
         let delivery = delivery(payload, subject.name.clone(), info);
+        point!("attempt/unprepared", said => return Err(said));
         let plan = &self.routes.operations()[subject.route];
         let prepared = plan.prepare(delivery).map_err(|invalid| invalid.to_string())?;
         let reliance = if plan.relies_on_key() { Reliance::OnKey } else { Reliance::None };
@@ -86,8 +88,11 @@ impl Tasks {
     }
 
     fn start(&mut self, work: WorkId, attempt: AttemptKey, slot: &Slot) {
-        let report = Report { inbox: self.inbox.clone(), attempt, outcome: None };
-        let Some((prepared, reliance)) = self.prepared.remove(&work) else { return drop(report) };
+        // A future that is dropped before it ended: nobody can tell.
+        let dropped = || Outcome::Unknown(DoubtReason::Cancelled, "the future was dropped before it ended".into());
+        let teller = Teller::new(self.inbox.clone(), move || Inbox::Finished(attempt, dropped()));
+        point!("attempt/admitted", _said => return drop(teller));
+        let Some((prepared, reliance)) = self.prepared.remove(&work) else { return drop(teller) };
         let operation = prepared.operation.clone();
         let span = tracing::info_span!(
             "attempt",
@@ -100,12 +105,13 @@ impl Tasks {
             correlation_id = prepared.operation.correlation_id().unwrap_or_default(),
         );
         let run = async move {
-            let mut report = report;
+            point!("attempt/started", _said => return drop(teller));
             let outcome = prepared.await;
+            point!("attempt/ended", _said => return drop(teller));
             if reliance == Reliance::OnKey && matches!(outcome, Outcome::Applied(_)) && !operation.key_was_taken() {
                 observe::key_not_taken(operation.name());
             }
-            report.outcome = Some(outcome);
+            teller.tell(Inbox::Finished(attempt, outcome));
         };
         self.running.insert(attempt, tokio::spawn(run.instrument(span)).abort_handle());
     }
@@ -134,19 +140,24 @@ impl Tasks {
         let Some(call) = self.routes.operations()[subject.route].reply(Reply::new(delivery, answered)) else {
             return drop(self.inbox.send(Inbox::Replied(work, Ok(()))));
         };
-        let (inbox, limit) = (self.inbox.clone(), self.reply_time_limit);
+        let limit = self.reply_time_limit;
+        let teller = Teller::new(self.inbox.clone(), move || Inbox::Replied(work, Err(unsaid())));
         tokio::spawn(async move {
+            point!("reply/unsent", said => return teller.tell(Inbox::Replied(work, Err(said))));
             let result = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err("no answer within its time limit".into()));
-            drop(inbox.send(Inbox::Replied(work, result)));
+            point!("reply/sent", said => return teller.tell(Inbox::Replied(work, Err(said))));
+            teller.tell(Inbox::Replied(work, result));
         });
     }
 
     fn look_up(&self, lookup: LookUp, clock: super::clock::Clock) {
-        let (inbox, routes, store, permits) = (self.inbox.clone(), self.routes.clone(), self.store.clone(), self.lookups.clone());
+        let (routes, store, permits) = (self.routes.clone(), self.store.clone(), self.lookups.clone());
         let limit = self.lookup_time_limit;
+        let LookUp { key, name, route, park, attempt, key_generation } = lookup;
+        let begun = clock.now().monotonic;
+        let teller = Teller::new(self.inbox.clone(), move || Inbox::LookedUp(key, begun, Err(unsaid())));
         tokio::spawn(async move {
             let permit = permits.acquire_owned().await;
-            let LookUp { key, name, route, park, attempt, key_generation } = lookup;
             let read = tokio::task::spawn_blocking(move || store.payload(&park)).await;
             let payload = match read {
                 Ok(Ok(Some(payload))) => Ok(Arc::new(payload)),
@@ -156,6 +167,7 @@ impl Tasks {
             };
             // The quiet period is compared with when the lookup started, so that this is read before it does.
             let started = clock.now().monotonic;
+            point!("lookup/unasked", said => return teller.tell(Inbox::LookedUp(key, started, Err(said))));
             let finding = match payload.and_then(|payload| {
                 let info = AttemptInfo { number: attempt.number, token: u64::from(attempt.number), key_generation, ..Default::default() };
                 let delivery = delivery(payload, name, info);
@@ -164,9 +176,10 @@ impl Tasks {
                 Ok(run) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err("no answer within its time limit".into())),
                 Err(reason) => Err(reason),
             };
+            point!("lookup/answered", said => return teller.tell(Inbox::LookedUp(key, started, Err(said))));
             observe::looked_up(&key, &finding);
             drop(permit);
-            drop(inbox.send(Inbox::LookedUp(key, started, finding)));
+            teller.tell(Inbox::LookedUp(key, started, finding));
         });
     }
 }
@@ -190,21 +203,6 @@ struct LookUp {
     park: ParkId,
     attempt: AttemptId,
     key_generation: u32,
-}
-
-/// Reports an attempt's end, also when its future is dropped: then nobody can tell.
-struct Report {
-    inbox: UnboundedSender<Inbox>,
-    attempt: AttemptKey,
-    outcome: Option<Outcome>,
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        let dropped = || Outcome::Unknown(DoubtReason::Cancelled, "the future was dropped before it ended".into());
-        let outcome = self.outcome.take().unwrap_or_else(dropped);
-        drop(self.inbox.send(Inbox::Finished(self.attempt, outcome)));
-    }
 }
 
 impl Engine {
@@ -233,8 +231,10 @@ impl Engine {
         match action {
             Action::Append { ticket, entries } => {
                 observe::store_submitted(entries.len());
-                let inbox = self.parts.inbox.clone();
-                let reply = Box::new(move |appended| drop(inbox.send(Inbox::Appended(ticket, appended))));
+                // A writer that panicked drops what it was to answer.
+                let gone = || crate::store::Error::Stopped { detail: "the writer is gone".into() };
+                let teller = Teller::new(self.parts.inbox.clone(), move || Inbox::Appended(ticket, Err(gone())));
+                let reply = Box::new(move |appended| teller.tell(Inbox::Appended(ticket, appended)));
                 self.parts.store.submit(Batch(entries), reply);
             }
             Action::Extract { work, attempt, key_generation, kind, payload, subject } => {
@@ -247,12 +247,12 @@ impl Engine {
             Action::DeadLetter { work, slot, reason, detail, payload, subject, receipt } => {
                 let about = subject.as_deref().map(|subject| About::of_subject(subject, &receipt));
                 let letter = self.tasks.producer.letter(&slot, reason, &detail, &payload, about.as_ref());
-                let inbox = self.parts.inbox.clone();
+                let teller = Teller::new(self.parts.inbox.clone(), move || Inbox::DeadLettered(work, Err(unsaid())));
                 self.tasks.producer.send(letter, move |result| {
                     if let Err(error) = &result {
                         observe::dead_letter_failed(&slot, error);
                     }
-                    drop(inbox.send(Inbox::DeadLettered(work, result)));
+                    teller.tell(Inbox::DeadLettered(work, result));
                 });
             }
             Action::Reply { work, receipt, subject, replay, payload } => self.tasks.reply(work, &receipt, &subject, replay, payload),
@@ -261,7 +261,10 @@ impl Engine {
             Action::LookUp { key, name, route, park, attempt, key_generation } => {
                 self.tasks.look_up(LookUp { key, name, route, park, attempt, key_generation }, self.clock.clone());
             }
-            Action::Commit { assignment, offset } => self.parts.commands.tell(Command::Commit(assignment, offset)),
+            Action::Commit { assignment, offset } => {
+                point!("commit/asked", detail => self.failed = Some(super::Error::Client { detail }));
+                self.parts.commands.tell(Command::Commit(assignment, offset));
+            }
             Action::Drained { assignment } => self.drained(assignment),
             Action::Halt { assignment, slot, reason } => {
                 observe::partition_halted(&slot, &reason);
@@ -275,8 +278,10 @@ impl Engine {
 
     /// Reads a parked record and finds its operation again.
     fn unpark(&self, key: crate::protocol::key::KeyDigest, park: ParkId) {
-        let (inbox, store, intake) = (self.parts.inbox.clone(), self.parts.store.clone(), self.parts.intake.clone());
+        let (store, intake) = (self.parts.store.clone(), self.parts.intake.clone());
+        let teller = Teller::new(self.parts.inbox.clone(), move || Inbox::Event(Box::new(Event::NotUnparked { key })));
         tokio::task::spawn_blocking(move || {
+            point!("unpark/unread", _said => return drop(teller));
             let read = store.payload(&park).map_err(|error| error.to_string()).and_then(|payload| {
                 let payload = Arc::new(payload.ok_or("the record is gone")?);
                 let content = intake.content(&park.slot.topic, &payload).map_err(|error| error.to_string())?;
@@ -296,7 +301,7 @@ impl Engine {
                     Event::NotUnparked { key }
                 }
             };
-            drop(inbox.send(Inbox::Event(Box::new(event))));
+            teller.tell(Inbox::Event(Box::new(event)));
         });
     }
 }

@@ -4,6 +4,7 @@
 use super::{Error, Settings, complaints::Voice, headers::Cause, settings::ErrorText};
 use crate::{
     config::HeaderNames,
+    crash::point,
     protocol::{
         key::{KeyDigest, OperationKey, hex},
         machine::{DeadLetterReason, Subject},
@@ -139,12 +140,14 @@ impl Producer {
             }
         };
         tokio::spawn(async move {
+            point!("letter/unsent", said => return done(Err(said)));
             let add = |all: OwnedHeaders, (key, value): &(String, Option<Vec<u8>>)| all.insert(Header { key, value: value.as_ref() });
             let headers = letter.headers.iter().fold(OwnedHeaders::new_with_capacity(letter.headers.len()), add);
             let mut record: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&topic).headers(headers);
             record.key = letter.key.as_deref();
             record.payload = letter.value.as_deref();
             let sent = producer.send(record, QUEUE_WAIT).await;
+            point!("letter/sent", said => return done(Err(said)));
             done(sent.map(|_| ()).map_err(|(error, _)| error.to_string()));
         });
     }

@@ -55,7 +55,7 @@ pub struct Appended {
     pub sync: Duration,
 }
 
-/// Called once, from the store's writer, when a batch is durable or failed. It must not block.
+/// Called once, from the store's writer, when a batch is durable or failed. It must not block. A writer that panics drops it uncalled.
 pub type Reply = Box<dyn FnOnce(Result<Appended, Error>) + Send>;
 
 /// Reads the wall clock for the writer: park notes that end, and the bounds of a destination's memory.

@@ -171,6 +171,8 @@ pub struct Counts {
     pub rejected: u64,
     pub unavailable: u64,
     pub lookups: u64,
+    /// The highest number of an attempt that asked for the effect.
+    pub last_attempt: u32,
 }
 
 /// A rule in force.
@@ -328,7 +330,9 @@ impl Shared {
     async fn apply(&self, apply: Apply) -> Option<Answer> {
         let step = {
             let mut state = self.state();
-            state.count(&apply.operation).requests += 1;
+            let count = state.count(&apply.operation);
+            count.requests += 1;
+            count.last_attempt = count.last_attempt.max(apply.attempt);
             state.step(&apply.key, &apply.operation, |step| if let Step::Apply(b) = step { Some(b.clone()) } else { None })
         };
         let Some((behaviour, gate)) = step else { return Some(Answer::Done(self.state().book(&apply))) };

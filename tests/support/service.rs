@@ -37,7 +37,8 @@ use std::{
 
 /// How long a service may take to come up, or to stop.
 pub const BOUND: Duration = Duration::from_secs(60);
-const VARIABLE: &str = "RECEIPTED_TEST_SERVICE";
+/// Where a child finds how it is set.
+pub const VARIABLE: &str = "RECEIPTED_TEST_SERVICE";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum InDoubt {
@@ -144,7 +145,8 @@ impl Service {
         Here { store, operators, end, run }
     }
 
-    fn start_as(&self, start: process::Start) -> Running {
+    /// Starts it in another role, or with a setting of the test's own.
+    pub fn start_as(&self, start: process::Start) -> Running {
         let setting = serde_json::to_string(self).expect("a setting");
         let log = std::env::var("RECEIPTED_TEST_LOG").unwrap_or_else(|_| "warn".into());
         Running { child: start.env(VARIABLE, setting).env("RECEIPTED_TEST_LOG", log).start(), service: self.clone() }
@@ -302,17 +304,17 @@ impl Here {
 
 #[derive(Clone)]
 pub struct World {
-    destination: Destination,
-    replies: bool,
+    pub destination: Destination,
+    pub replies: bool,
 }
 
 #[derive(Deserialize)]
-struct Charge {
+pub struct Charge {
     id: String,
     amount: u64,
 }
 
-async fn handle(op: Operation, Json(charge): Json<Charge>, State(world): State<World>) -> Result<Applied<u64>, Failure> {
+pub async fn handle(op: Operation, Json(charge): Json<Charge>, State(world): State<World>) -> Result<Applied<u64>, Failure> {
     let request = Apply::new(op.provider_key(), operation_of(op.tenant(), &charge.id)).amount(charge.amount).attempt(op.attempt());
     match world.destination.apply(request).await {
         Ok(done) if done.already => Ok(Applied::already(&done.reference, charge.amount)),
@@ -323,14 +325,14 @@ async fn handle(op: Operation, Json(charge): Json<Charge>, State(world): State<W
     }
 }
 
-async fn find(op: Operation, State(world): State<World>) -> Result<Finding<u64>, ApplyError> {
+pub async fn find(op: Operation, State(world): State<World>) -> Result<Finding<u64>, ApplyError> {
     Ok(match world.destination.find(op.provider_key()).await? {
         Some(effect) => Finding::Found(Applied::new(&effect.reference, effect.amount)),
         None => Finding::NotFound,
     })
 }
 
-async fn reply(reply: receipted::handler::Reply, State(world): State<World>) -> Result<(), ApplyError> {
+pub async fn reply(reply: receipted::handler::Reply, State(world): State<World>) -> Result<(), ApplyError> {
     let operation = reply.operation();
     let replay = if reply.is_replay() { "replay" } else { "original" };
     let outcome = if matches!(reply.answered(), Answered::Applied(_)) { "applied" } else { "rejected" };
@@ -366,7 +368,7 @@ fn app(service: &Service) -> ReadyApp<World> {
     App::new().topic(service.topic.clone(), operation.handle(handle).lanes(lanes)).with_state(world)
 }
 
-fn settings(service: &Service) -> Settings {
+pub fn settings(service: &Service) -> Settings {
     let seconds = Duration::from_secs;
     Settings {
         brokers: service.brokers.clone(),

@@ -13,6 +13,7 @@ use super::{
     waker::Waker,
 };
 use crate::{
+    crash::point_of_each,
     protocol::{
         change::Incident,
         key::{KeyDigest, hex},
@@ -92,7 +93,10 @@ impl Disk {
 
     /// Makes notes and entries durable, all or none. Returns in which block each note under an operation lies.
     pub(super) fn write(&mut self, notes: &[Note], entries: Entries) -> Result<Vec<(KeyDigest, u64)>, Error> {
+        #[cfg(feature = "crash-points")]
+        let kinds = super::kinds::kinds(notes, &entries);
         let (entries, places) = self.translate(notes, entries)?;
+        point_of_each!("store/unwritten", kinds, said => return Err(io("write")(std::io::Error::other(said))));
         let mut batch = Batch::default();
         for (key, value) in entries.0 {
             batch.insert(key, value);
@@ -102,8 +106,11 @@ impl Disk {
             db.flush().map_err(|error| translate(self.directory.root(), "write", error))?;
             Ok(())
         })?;
+        point_of_each!("store/unsynced", kinds, said => return Err(io("sync")(std::io::Error::other(said))));
         self.sync()?;
+        point_of_each!("store/unnoted", kinds, said => return Err(io("write its progress file")(std::io::Error::other(said))));
         self.progress.note(self.store_id, self.counts.groups)?;
+        point_of_each!("store/unshown", kinds, said => return Err(io("sync")(std::io::Error::other(said))));
         Ok(places)
     }
 

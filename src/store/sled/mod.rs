@@ -10,6 +10,8 @@ mod file_system;
 mod format;
 mod gather;
 mod generations;
+#[cfg(feature = "crash-points")]
+mod kinds;
 mod offline;
 mod open;
 mod places;

@@ -14,6 +14,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
+    crash::point,
     protocol::{
         key::{KeyDigest, hex},
         known::Known,
@@ -32,6 +33,7 @@ impl SledStore {
     pub fn open(options: &Options) -> Result<Self, Error> {
         let kind = file_system::check(&options.directory, options.file_system)?;
         let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);
+        point!("open/taken", said => return Err(failed(said)));
         let room = Room::open(directory.clone(), options)?;
         let syncs = if options.probe == Probe::On { Some(probe::run(directory.root())?) } else { None };
         let mut warm = Warm(Cache::new(options.known_bytes_max));
@@ -41,9 +43,11 @@ impl SledStore {
         let imported = RwLock::new(contents.imported());
         let now = (options.clock)();
         let identity = claim(&mut disk, &contents, now)?;
+        point!("open/claimed", said => return Err(failed(said)));
         let mut nonces: std::collections::HashSet<String> = contents.claims.into_values().map(|claim| claim.nonce).collect();
         nonces.insert(identity.nonce.clone());
         room.fill()?;
+        point!("open/filled", said => return Err(failed(said)));
         let shared = Arc::new(Shared {
             reader: disk.reader.clone(),
             cache,
@@ -93,7 +97,9 @@ pub(super) fn open_disk<V: Visitor>(
     directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, visitor: &mut V,
 ) -> Result<(Disk, Contents), Error> {
     let mut disk = Disk::open(directory, cache_bytes, before_sync)?;
+    point!("open/unread", said => return Err(failed(said)));
     let mut contents = scan(&disk.reader, visitor)?;
+    point!("open/read", said => return Err(failed(said)));
     contents.check(disk.directory.root(), disk.progress())?;
     if let Some(meta) = &contents.meta {
         disk.resume(meta.store_id, contents.stored);
@@ -113,6 +119,12 @@ pub(super) fn put<T: serde::Serialize>(disk: &mut Disk, pairs: impl IntoIterator
         entries.put(key, &body).map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
     }
     disk.write(&[], entries).map(drop)
+}
+
+/// What an open that a crash point has fail ends with.
+#[cfg(feature = "crash-points")]
+fn failed(detail: String) -> Error {
+    Error::Io { action: "open", detail }
 }
 
 fn claim(disk: &mut Disk, contents: &Contents, now: UnixMillis) -> Result<Identity, Error> {

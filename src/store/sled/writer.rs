@@ -10,6 +10,7 @@ use super::{
     open::put,
 };
 use crate::{
+    crash::{point, point_of_each},
     protocol::{known::Answer, known::Known},
     store::{
         Appended, Batch, Error, Marks, Partition, Reply, WallClock, check_binding,
@@ -139,11 +140,14 @@ impl Writer {
         if group.notes.is_empty() {
             return Ok(());
         }
+        #[cfg(feature = "crash-points")]
+        let kinds = super::kinds::kinds(&group.notes, &Entries::default());
         let shared = self.shared.clone();
         let mut places = self.durable(|disk| disk.write(&group.notes, Entries::default()))?;
         shared.cache.publish(&mut places, &mut group.touched);
         shared.index.write().unwrap_or_else(PoisonError::into_inner).publish(group);
         shared.room.measure();
+        point_of_each!("store/unanswered", kinds, said => return Err(io("answer")(std::io::Error::other(said))));
         Ok(())
     }
 
@@ -194,7 +198,10 @@ impl Writer {
         let (claim, now) = (self.claim, (self.clock)());
         self.durable(|disk| put(disk, [(Key::Stop(claim), now)]))?;
         self.shared.stopped.get_or_init(|| Error::Stopped { detail: "the store is closed".into() });
-        self.disk.close()
+        point!("close/noted", said => return Err(io("close")(std::io::Error::other(said))));
+        self.disk.close()?;
+        point!("close/let_go", said => return Err(io("close")(std::io::Error::other(said))));
+        Ok(())
     }
 }
 
