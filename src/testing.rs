@@ -14,6 +14,7 @@ use crate::{
     protocol::{outcome::Outcome, park::Payload},
 };
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{
         Arc,
@@ -120,10 +121,16 @@ pub async fn deliver(routes: &Routes, topic: &str, record: RecordBuilder) -> Del
         Identified::Skip => return Delivered::Skipped,
         Identified::DeadLetter(reason) => return Delivered::DeadLettered(reason),
         Identified::Invalid(invalid) => Err(invalid),
-        Identified::Operation(identity) => plan(routes, &identity).and_then(|plan| plan.prepare(delivery(&record, identity))),
+        Identified::Operation(identity) => {
+            plan(routes, &identity).and_then(|plan| Ok((plan.gate(), plan.prepare(delivery(&record, identity))?)))
+        }
     };
     match prepared {
-        Ok(attempt) => Delivered::Ran(attempt.await),
+        Ok((None, attempt)) => Delivered::Ran(attempt.await),
+        Ok((Some(mut gate), attempt)) => match poll_fn(|context| gate.poll_ready(context)).await {
+            Ok(()) => Delivered::Ran(gate.call(attempt).await),
+            Err(reason) => Delivered::Ran(Outcome::NoEffect(reason)),
+        },
         Err(invalid) => Delivered::DeadLettered(invalid.to_string()),
     }
 }

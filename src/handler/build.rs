@@ -148,6 +148,7 @@ impl<S: Send + Sync + 'static> Found<S> {
             (declared.options.answer_bytes_max == other.options.answer_bytes_max, "answer_bytes_max"),
             (declared.code.is(other.code), "handler"),
             (replies, "reply hook"),
+            (declared.options.layers.is_empty() && other.options.layers.is_empty(), "layers"),
         ];
         equal.into_iter().find(|(equal, _)| !equal).map(|(_, what)| what)
     }
@@ -167,6 +168,7 @@ impl<S: Send + Sync + 'static> Found<S> {
             formerly: declared.options.formerly.clone(),
             passes_key: declared.passes_key,
             replies: declared.options.reply.is_some(),
+            layers: declared.options.layers.iter().map(|(name, _)| *name).collect(),
         }
     }
 
@@ -180,6 +182,7 @@ impl<S: Send + Sync + 'static> Found<S> {
             declared: self.declared(topics),
             look_up: look_up(&declared, &state),
             reply: reply(&declared, &state),
+            layers: declared.options.layers.iter().map(|(_, wrap)| wrap.clone()).collect(),
             handler: Box::new(move |delivery| (declared.handler)(delivery, &state, answer_bytes_max)),
         }
     }

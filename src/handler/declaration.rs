@@ -4,6 +4,7 @@
 use super::{
     contract::{Contract, hold},
     function::{Arguments, Code, Function, Prepare, prepare},
+    gate::Wrap,
     outcome::{BoxError, IntoOutcome},
     parameters::Parameters,
     part::{IntoId, IntoPart, Part},
@@ -78,6 +79,8 @@ pub(super) struct Options<S> {
     pub(super) answer_bytes_max: usize,
     pub(super) reply: Option<ReplyHook<S>>,
     pub(super) detached_max: Option<Duration>,
+    /// The innermost first, each with its name.
+    pub(super) layers: Vec<(&'static str, Wrap)>,
     /// Without contract, `detached_max` and margin, which follow from the rest at build.
     pub(super) policy: Policy,
 }
@@ -113,6 +116,7 @@ pub fn operation<S>(name: &'static str) -> NeedsHandler<S> {
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
         reply: None,
         detached_max: None,
+        layers: Vec::new(),
         policy: Policy::default(),
     };
     NeedsHandler { name, tenant: NoTenant, id: NoId, parameters: NoFingerprint, options }
@@ -227,6 +231,14 @@ impl<S, T, I, F> NeedsHandler<S, T, I, F> {
         E: Into<BoxError> + 'static,
     {
         self.with(|options| options.reply = Some(ReplyHook::new(hook)))
+    }
+
+    /// Puts a layer of tower around the attempts; the last one is outermost. While it is not ready the route's records wait without an
+    /// admission. What became of an effect is the handler's word, whatever a layer says; see [`layer`](super::layer).
+    #[cfg(feature = "tower")]
+    pub fn layer<L: super::AttemptLayer>(self, layer: L) -> Self {
+        let wrap: Wrap = Arc::new(move |inner| layer.around(super::Attempts::new(inner)).into_gate());
+        self.with(|options| options.layers.push((std::any::type_name::<L>(), wrap)))
     }
 
     /// Completes the route with its handler: an `async fn` of extractors that answers `Result<Applied<_>, _>`.

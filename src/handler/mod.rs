@@ -2,6 +2,8 @@
 //! handler's answer to an outcome. Does not own when anything runs, what is durable, or Kafka.
 
 mod app;
+#[cfg(feature = "tower")]
+mod breaker;
 mod build;
 mod check;
 mod contract;
@@ -10,7 +12,11 @@ mod declaration;
 mod extract;
 mod formats;
 mod function;
+mod gate;
 mod guard;
+#[cfg(feature = "tower")]
+pub mod layer;
+mod link;
 #[cfg(doctest)]
 pub mod mistakes;
 mod operation;
@@ -25,6 +31,8 @@ mod route;
 mod routes;
 
 pub use app::{App, ReadyApp};
+#[cfg(feature = "tower")]
+pub use breaker::{Breaker, Breaking};
 #[cfg(feature = "kafka")]
 pub(crate) use check::is_topic_name;
 pub use check::{Error as BuildError, Place};
@@ -34,6 +42,11 @@ pub use declaration::{ANSWER_BYTES_DEFAULT, Given, NeedsHandler, NoFingerprint, 
 pub use extract::{FromDelivery, FromRef, Headers, Json, Raw, State};
 pub use formats::{CloudEvent, Decode, Framed, Text, unframed};
 pub use function::{Arguments, Attempt, BoxFuture, Function, Running};
+#[cfg(feature = "kafka")]
+pub(crate) use gate::Gated;
+pub use gate::Ran;
+#[cfg(feature = "tower")]
+pub use layer::{AttemptLayer, Attempts, LayerFailure};
 pub use operation::{AttemptInfo, Delivery, Operation, Replay};
 pub use outcome::{Applied, BoxError, EffectExt, Failure, Finding, IntoFailure, IntoFinding, IntoOutcome, Looked};
 pub use parameters::{Parameters, json_fields, unchecked, whole_value};

@@ -115,7 +115,17 @@ impl Failure {
         Self { known: Certainty::Unknown, reason: reason.into() }
     }
 
-    fn outcome(self) -> Outcome {
+    /// Why.
+    #[cfg(feature = "tower")]
+    pub(super) fn reason(&self) -> &BoxError {
+        &self.reason
+    }
+
+    pub(super) fn text(self) -> String {
+        error_text(self.reason)
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
         let text = error_text(self.reason);
         match self.known {
             Certainty::NoEffect => Outcome::NoEffect(text),

@@ -4,6 +4,7 @@
 use super::{
     declaration::PassesKey,
     function::{Attempt, BoxFuture},
+    gate::{Gated, Wrap},
     guard::{Guarded, guarded},
     operation::Delivery,
     outcome::Looked,
@@ -32,6 +33,7 @@ pub struct RoutePlan {
     pub(super) handler: Erased<Outcome>,
     pub(super) look_up: Option<Erased<Looked>>,
     pub(super) reply: Option<ErasedReply>,
+    pub(super) layers: Vec<Wrap>,
 }
 
 /// What an operation declares, complete: what the `routes` command prints.
@@ -58,6 +60,7 @@ pub struct Declared {
     pub answer_bytes_max: usize,
     pub(super) passes_key: PassesKey,
     pub(super) replies: bool,
+    pub(super) layers: Vec<&'static str>,
 }
 
 impl RoutePlan {
@@ -68,6 +71,11 @@ impl RoutePlan {
     pub fn prepare(&self, delivery: Delivery) -> Result<Attempt, Invalid> {
         let run = extracted(&self.handler, &delivery)?;
         Ok(Attempt::new(delivery.into_operation(), run))
+    }
+
+    /// The route's layers, made afresh: one for each runner. None where it has none.
+    pub(crate) fn gate(&self) -> Option<Gated> {
+        (!self.layers.is_empty()).then(|| Gated::new(self.layers.clone()))
     }
 
     /// Prepares the route's lookup; none where its contract has none.
@@ -161,6 +169,12 @@ impl Declared {
         self.passes_key == PassesKey::Can
     }
 
+    /// The types of its layers, the innermost first.
+    #[must_use]
+    pub fn layers(&self) -> &[&'static str] {
+        &self.layers
+    }
+
     /// Whether answers are handed on by a reply hook.
     #[must_use]
     pub fn replies(&self) -> bool {
@@ -195,6 +209,9 @@ impl fmt::Display for Declared {
             policy.attempts_max, back_off.first, back_off.max, back_off.give_up
         )?;
         writeln!(f, "  unresolved   {} at most", policy.unresolved_max)?;
+        if !self.layers.is_empty() {
+            writeln!(f, "  layers       {}", self.layers.join(", "))?;
+        }
         let key = if self.passes_key == PassesKey::Can { "the handler takes it" } else { "not taken: the destination cannot deduplicate" };
         writeln!(f, "  provider key {key}")?;
         write!(f, "  answer       up to {} bytes kept, {}", self.answer_bytes_max, if self.replies { "handed on" } else { "not handed on" })

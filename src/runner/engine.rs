@@ -107,9 +107,10 @@ impl Engine {
             PreviousStop::Unclean => pages(&*parts.store, Which::InDoubt)?.into_iter().map(|(key, _)| key).collect(),
             PreviousStop::First | PreviousStop::Clean => BTreeSet::new(),
         };
-        let machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
+        let mut machine = Machine::new(identity.claim, limits(&parts.settings), routes(&parts.routes), careful);
         let (producer, clock) = (parts.producer.clone(), parts.clock.clone());
         let tasks = Tasks::new(parts.inbox.clone(), parts.routes.clone(), parts.store.clone(), producer, &parts.settings);
+        tasks.gates.routes().for_each(|route| machine.gate(route));
         observe::begin(&parts.routes, &*parts.store, clock.now().wall);
         Ok(Self {
             machine,
@@ -236,6 +237,8 @@ impl Engine {
                 None => return None,
             },
             Inbox::Event(event) => *event,
+            Inbox::Ask(route) if self.tasks.gates.may_start(route) => Event::MayStart { route },
+            Inbox::Ask(_) => return None,
             Inbox::Operate(change, answer) => {
                 self.operate(*change, answer, actions);
                 return None;

@@ -36,6 +36,8 @@ pub(super) enum Inbox {
     Finished(AttemptKey, Outcome),
     /// A dead letter is acknowledged, or not.
     DeadLettered(WorkId, Result<(), String>),
+    /// A route's layers may be ready for an attempt: ask again.
+    Ask(usize),
     /// A reply hook ended.
     Replied(WorkId, Result<(), String>),
     /// A lookup ended.
@@ -104,6 +106,7 @@ impl Inbox {
             Self::Event(_) => "engine/event",
             Self::Operate(..) | Self::OperatorProduced(..) | Self::Partitions(..) => "engine/operator",
             Self::NotOpened(..) => "engine/not_opened",
+            Self::Ask(_) => "engine/gate",
             Self::Stopped(_) => "engine/stopped",
         }
     }

@@ -13,6 +13,7 @@ mod context;
 mod credit;
 mod engine;
 mod error;
+mod gates;
 mod group;
 mod headers;
 mod health;

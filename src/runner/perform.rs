@@ -3,6 +3,7 @@
 use super::{
     Settings,
     engine::Engine,
+    gates::Gates,
     inbox::{Command, Inbox, Teller, unsaid},
     observe,
     producer::{About, Producer},
@@ -43,6 +44,7 @@ pub(super) struct Tasks {
     lookups: Arc<Semaphore>,
     lookup_time_limit: Duration,
     reply_time_limit: Duration,
+    pub(super) gates: Gates,
     prepared: FxHashMap<WorkId, (handler::Attempt, Reliance)>,
     running: FxHashMap<AttemptKey, AbortHandle>,
 }
@@ -52,6 +54,7 @@ impl Tasks {
         inbox: UnboundedSender<Inbox>, routes: Arc<Routes>, store: Arc<dyn ReceiptStore>, producer: Producer, settings: &Settings,
     ) -> Self {
         Self {
+            gates: Gates::new(&routes, &inbox),
             inbox,
             routes,
             store,
@@ -83,7 +86,7 @@ impl Tasks {
         let plan = &self.routes.operations()[subject.route];
         let prepared = plan.prepare(delivery).map_err(|invalid| invalid.to_string())?;
         let reliance = if plan.relies_on_key() { Reliance::OnKey } else { Reliance::None };
-        self.prepared.insert(work, (prepared, reliance));
+        self.prepared.insert(work, (self.gates.around(subject.route, prepared), reliance));
         Ok(())
     }
 
@@ -218,10 +221,23 @@ impl Engine {
             }
             std::mem::swap(actions, &mut after);
             if actions.is_empty() {
+                self.ask(actions);
+            }
+            if actions.is_empty() {
                 self.machine.flush(actions);
                 if actions.is_empty() {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Asks the routes with layers whose work could start, so that what may joins the batch that is being gathered.
+    fn ask(&mut self, actions: &mut Vec<Action>) {
+        let now = self.clock.now();
+        for route in self.machine.take_asks() {
+            if self.tasks.gates.may_start(route) {
+                self.machine.on(Event::MayStart { route }, now, actions);
             }
         }
     }

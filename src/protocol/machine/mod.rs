@@ -155,6 +155,7 @@ impl Machine {
             }
             Event::Committed { assignment, slot } => self.committed(assignment, slot),
             Event::StoreFull(reason) => self.store_full(reason),
+            Event::MayStart { route } => self.permits.open(route),
             Event::Revoke { assignment, until } => self.revoke(assignment, until),
             Event::Lost { assignment } => self.revoke(assignment, now.monotonic),
             Event::CommitTick => self.commit_tick(),
@@ -238,6 +239,17 @@ impl Machine {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.partitions.values().all(|partition| partition.gate == Gate::Closed) && self.entries.is_empty() && self.appending.is_empty()
+    }
+
+    /// From now on a route is asked before each of its attempts whether one may start.
+    pub fn gate(&mut self, route: usize) {
+        self.permits.gate(route);
+    }
+
+    /// Takes the routes that are to be asked now whether one attempt may start. Each answers once, whenever it may, with
+    /// [`Event::MayStart`]; nothing of it starts before.
+    pub fn take_asks(&mut self) -> Vec<usize> {
+        if self.store_full.is_some() { Vec::new() } else { self.permits.asks() }
     }
 
     /// The routes that take nothing new because too much of theirs is unresolved.

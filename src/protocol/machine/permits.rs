@@ -30,6 +30,19 @@ pub(super) struct Permits {
     queues: BTreeMap<Asker, VecDeque<WorkId>>,
     turn: Option<Asker>,
     paused: BTreeSet<usize>,
+    /// Routes that are asked before each attempt whether one may start.
+    gates: BTreeMap<usize, Gate>,
+}
+
+/// What a route that is asked has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    /// It is not asked: none of its work could start.
+    Idle,
+    /// It is asked, and will say when one may.
+    Asked,
+    /// One attempt may start.
+    Open,
 }
 
 impl Permits {
@@ -42,6 +55,7 @@ impl Permits {
             queues: BTreeMap::new(),
             turn: None,
             paused: BTreeSet::new(),
+            gates: BTreeMap::new(),
         }
     }
 
@@ -68,7 +82,7 @@ impl Permits {
             Some(turn) => (Bound::Excluded(turn.clone()), Bound::Unbounded),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let may = |asker: &&Asker| !self.paused.contains(&asker.0) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max;
+        let may = |asker: &&Asker| self.may_start(asker) && self.gates.get(&asker.0).is_none_or(|gate| *gate == Gate::Open);
         let asker = self.queues.range(after).map(|(asker, _)| asker).chain(self.queues.keys()).find(may)?.clone();
         let queue = self.queues.get_mut(&asker)?;
         let work = queue.pop_front();
@@ -81,8 +95,41 @@ impl Permits {
         if *held >= self.per_tenant_max {
             self.full.insert(asker.1.clone(), now);
         }
+        if let Some(gate) = self.gates.get_mut(&asker.0) {
+            *gate = Gate::Idle;
+        }
         self.turn = Some(asker);
         work
+    }
+
+    /// Whether a permit may go to this asker, as far as its route and its tenant go.
+    fn may_start(&self, asker: &Asker) -> bool {
+        !self.paused.contains(&asker.0) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max
+    }
+
+    /// From now on the route is asked before each of its attempts.
+    pub(super) fn gate(&mut self, route: usize) {
+        self.gates.insert(route, Gate::Idle);
+    }
+
+    /// The route says that one attempt may start.
+    pub(super) fn open(&mut self, route: usize) {
+        if let Some(gate) = self.gates.get_mut(&route).filter(|gate| **gate == Gate::Asked) {
+            *gate = Gate::Open;
+        }
+    }
+
+    /// The routes that are to be asked now: what they have queued could start but for their word.
+    pub(super) fn asks(&mut self) -> Vec<usize> {
+        if self.free == 0 || self.gates.is_empty() {
+            return Vec::new();
+        }
+        let idle = |route: &usize| self.gates.get(route) == Some(&Gate::Idle);
+        let routes: BTreeSet<usize> = self.queues.keys().filter(|asker| self.may_start(asker)).map(|asker| asker.0).filter(idle).collect();
+        for route in &routes {
+            self.gates.insert(*route, Gate::Asked);
+        }
+        routes.into_iter().collect()
     }
 
     pub(super) fn release(&mut self, tenant: &Arc<str>) {

@@ -196,6 +196,11 @@ pub enum Event {
     },
     /// The store is at a bound, or no longer: nothing new is admitted or parked meanwhile.
     StoreFull(Option<String>),
+    /// A route that is asked ([`super::Machine::take_asks`]) says that one attempt may start.
+    MayStart {
+        /// Which.
+        route: usize,
+    },
     /// The partition is to be given back by then.
     Revoke {
         /// Which.
