@@ -11,7 +11,7 @@ use receipted::{
         fingerprint::Fingerprint,
         key::KeyDigest,
         known::{Answer, Entry, Known, Revision},
-        note::{AttemptId, DoubtReason, Fact, Slot},
+        note::{AttemptId, DoubtReason, Slot},
         park::{Park, ParkId, ParkReason, Payload, SlotNotes},
     },
     store::{Appended, Batch, Error, Identity, Marks, Partition, ReceiptStore, Reply, Sizes, Which, memory::MemoryStore, self_test},
@@ -209,6 +209,7 @@ impl ReceiptStore for BrokenStore {
 mod on_disk {
     use super::*;
     use crate::{durable::options, fixture::in_directories};
+    use receipted::protocol::note::Fact;
     use receipted::store::sled::{
         Options, SledStore,
         transfer::{export, import},
