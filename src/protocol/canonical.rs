@@ -48,12 +48,13 @@ fn array(items: &[Value], bytes: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Names have to come in order already. ASCII names have the same order as bytes and as UTF-16, which the form asks for.
+/// Names have to come in order already. ASCII names have the same order as bytes and as UTF-16, which the form asks for. One that
+/// begins like our own form of large integers is not written as it is.
 fn object<'a>(fields: impl Iterator<Item = (&'a str, &'a Value)>, bytes: &mut Vec<u8>) -> Option<()> {
     bytes.push(b'{');
     let mut last: Option<&str> = None;
     for (name, field) in fields {
-        if !name.is_ascii() || last.is_some_and(|last| last >= name) {
+        if !name.is_ascii() || name.starts_with('\0') || last.is_some_and(|last| last >= name) {
             return None;
         }
         if last.is_some() {

@@ -122,9 +122,14 @@ fn exact(value: &Value, pointer: &str) -> Result<Value, Error> {
         Value::Object(fields) => Value::Object(
             fields
                 .iter()
-                .map(|(name, field)| Ok((name.clone(), exact(field, &format!("{pointer}/{name}"))?)))
+                .map(|(name, field)| Ok((apart(name), exact(field, &format!("{pointer}/{name}"))?)))
                 .collect::<Result<_, Error>>()?,
         ),
         other => other.clone(),
     })
+}
+
+/// Keeps a record's own names apart from the one that stands for a large integer.
+fn apart(name: &str) -> String {
+    if name.starts_with('\0') { format!("\0{name}") } else { name.into() }
 }
