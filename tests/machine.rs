@@ -4,6 +4,8 @@
 mod cases;
 #[path = "machine/found.rs"]
 mod found;
+#[path = "machine/late.rs"]
+mod late;
 #[path = "machine/random.rs"]
 mod random;
 #[path = "machine/room.rs"]

@@ -13,7 +13,13 @@ use receipted::{
     store::{ReceiptStore, memory::Fault as StoreFault},
     testing::{Answers, Booked, Destination, Fault, Rehearsal, record, rehearsal},
 };
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -290,4 +296,92 @@ async fn c68_a_handler_that_does_not_give_its_key_on_is_told_of() {
     assert_eq!(told(0, dedup).await, "2");
     assert_eq!(told(1, dedup).await, "0");
     assert_eq!(told(0, hold).await, "0");
+}
+
+/// A destination whose connections lead nowhere while it is down, and whose lookups fail.
+#[derive(Clone)]
+struct Outage {
+    down: Arc<AtomicBool>,
+    books: Destination,
+}
+
+impl Outage {
+    fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+}
+
+async fn through(op: Operation, State(outside): State<Outage>) -> Result<Applied, Failure> {
+    if outside.is_down() {
+        return Err(Failure::unknown("no answer"));
+    }
+    let booked = outside.books.book(op.provider_key(), "").await.unknown()?;
+    Ok(match booked {
+        Booked::Now(reference) => Applied::new(reference, ()),
+        Booked::Before(reference) => Applied::already(reference, ()),
+    })
+}
+
+async fn seek(op: Operation, State(outside): State<Outage>) -> Result<Finding, std::io::Error> {
+    if outside.is_down() {
+        return Err(std::io::Error::other("no answer"));
+    }
+    Ok(outside.books.find(op.provider_key()).map_or(Finding::NotFound, |reference| Finding::Found(Applied::new(reference, ()))))
+}
+
+async fn write(op: Operation, State(outside): State<Outage>) -> Result<Applied, Failure> {
+    outside.books.book(format!("letter {}", op.provider_key()), "").await.unknown()?;
+    Ok(Applied::without_reference(()))
+}
+
+/// The engine that runs in production, in an hour in which a destination answers nothing: what is kept stops at a bound, of the route or of
+/// the store, and all of it drains.
+#[tokio::test(start_paused = true)]
+async fn an_hour_without_a_destination_stops_at_a_bound_and_drains() {
+    const INVOICES: usize = 200;
+    // Beside the bound there is what ran when it was reached, and what was on its way to the store.
+    const PERMITS: usize = 64;
+    for (unresolved_max, parked_bytes_max) in [(50, u64::MAX), (100_000, 3_000)] {
+        let outside = Outage { down: Arc::new(AtomicBool::new(true)), books: Destination::forgetful() };
+        let captured = outside.clone();
+        let mut app = Rehearsal::start(move || {
+            let declared = |name| operation(name).tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value());
+            let ask = ask(seek).after_quiet(120 * SECOND);
+            let invoices = declared("invoice.v1").in_doubt(ask).unresolved_max(unresolved_max).handle(through);
+            App::new().topic("invoices", invoices).topic("letters", declared("letter.v1").handle(write)).with_state(captured.clone())
+        })
+        .await
+        .unwrap();
+        app.store().set_parked_bytes_max(parked_bytes_max);
+        for number in 0..INVOICES {
+            app.deliver("invoices", invoice(&format!("i-{number}"), 5)).unwrap();
+        }
+        let (mut unresolved, mut bytes) = (0, 0);
+        for minute in 0..60 {
+            app.deliver("letters", invoice(&format!("l-{minute}"), 5)).unwrap();
+            app.pass(60 * SECOND).await;
+            unresolved = unresolved.max(app.in_doubt().unwrap());
+            bytes = bytes.max(app.store().sizes().parked_bytes);
+        }
+        let letters = outside.books.effects().len();
+        if parked_bytes_max == u64::MAX {
+            assert_eq!(letters, 60, "another route goes on");
+            assert!((50..=50 + 2 * PERMITS).contains(&unresolved), "{unresolved}");
+        } else {
+            assert!((3_000..3_000 + 2 * PERMITS as u64 * 50).contains(&bytes), "{bytes}");
+        }
+        outside.down.store(false, Ordering::Relaxed);
+        app.pass(HOUR / 2).await;
+        app.complete_within(HOUR).await.unwrap();
+        assert_eq!((app.in_doubt().unwrap(), app.parked().unwrap()), (0, 0), "all of it drains");
+        let mut effects: Vec<String> = outside.books.effects().into_iter().map(|effect| effect.key).collect();
+        eprintln!(
+            "bound {unresolved_max}, {parked_bytes_max}: {unresolved} unresolved, {bytes} bytes, {letters} letters meanwhile, {} effects",
+            effects.len()
+        );
+        assert_eq!(effects.len(), INVOICES + 60, "none is lost");
+        effects.sort_unstable();
+        effects.dedup();
+        assert_eq!(effects.len(), INVOICES + 60, "and none is doubled");
+    }
 }

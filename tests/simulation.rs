@@ -13,6 +13,8 @@ mod destination;
 mod intake;
 #[path = "simulation/judge.rs"]
 mod judge;
+#[path = "simulation/outage.rs"]
+mod outage;
 #[path = "simulation/people.rs"]
 mod people;
 #[path = "simulation/plan.rs"]
@@ -21,6 +23,8 @@ mod plan;
 mod play;
 #[path = "simulation/shrink.rs"]
 mod shrink;
+#[path = "simulation/time.rs"]
+mod time;
 #[path = "simulation/world.rs"]
 mod world;
 

@@ -220,8 +220,10 @@ impl Engine {
                 observe::store_synced(appended.answers.len(), appended.group, appended.sync);
                 Event::Appended { ticket, answers: appended.answers }
             }
-            Inbox::Appended(ticket, Err(full @ crate::store::Error::Full { .. })) => Event::Refused { ticket, reason: full.to_string() },
-            Inbox::Appended(_, Err(error)) => return Some(self.fail(error.into())),
+            Inbox::Appended(ticket, Err(error)) => match error.bound() {
+                Some(bound) => Event::Refused { ticket, bound },
+                None => return Some(self.fail(error.into())),
+            },
             Inbox::Stopped(Ok(())) if self.ending.is_some() => return Some(Ended::Stopped),
             Inbox::Stopped(Ok(())) => return Some(self.fail(Error::Client { detail: "the consumer thread ended".into() })),
             Inbox::Stopped(Err(error)) => return Some(self.fail(error)),
@@ -360,7 +362,8 @@ impl Engine {
     }
 
     fn observe(&mut self) {
-        let full = self.parts.store.pressure().map(|error| error.to_string());
+        let pressure = self.parts.store.pressure();
+        let full = pressure.as_ref().map(ToString::to_string);
         let paused: Vec<&str> = self.machine.paused_routes().map(|route| self.parts.routes.operations()[route].name).collect();
         let reason = match (&full, paused.is_empty()) {
             (Some(full), _) => Some(full.clone()),
@@ -369,7 +372,7 @@ impl Engine {
         };
         self.parts.health.paused(reason);
         let mut actions = Vec::new();
-        self.machine.on(Event::StoreFull(full), self.clock.now(), &mut actions);
+        self.machine.on(Event::StoreFull(pressure.and_then(|full| full.bound())), self.clock.now(), &mut actions);
         let now = self.clock.now().wall;
         self.watch.turn(&self.parts.store, now);
         for (assignment, watermark, gap) in self.machine.watermarks() {

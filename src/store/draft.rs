@@ -6,6 +6,7 @@ use crate::protocol::{
     change::{Incident, Total, Totals, changes},
     key::{KeyDigest, OperationKey},
     known::{Entry, Judgement, Known},
+    machine::Bound,
     note::{Admission, AttemptId, Doubt, Fact, Ruling, Slot, Verdict},
     park::{Closing, End, EndKind, Openness, Park, ParkId, Payload, RecordDigest, SlotNotes},
     time::UnixMillis,
@@ -275,9 +276,18 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether a batch is new work only, which a store at its bound does not take.
-pub(crate) fn is_new_work(batch: &Batch) -> bool {
-    !batch.0.is_empty() && batch.0.iter().all(|entry| matches!(entry, Entry::Admit { .. } | Entry::Park { .. }))
+/// Whether a store at its bound takes a batch: not one of new work alone. At the bound of parked bytes an attempt for a record that is
+/// parked is none, for it makes room.
+pub(crate) fn is_taken(batch: &Batch, full: &Error, index: &Index) -> bool {
+    let makes_room = |entry: &Entry| match entry {
+        Entry::Admit { key, admission, .. } if full.bound() == Some(Bound::ParkedBytes) => {
+            index.open_in(&admission.slot).any(|(_, park)| park.key == Some(*key))
+        }
+        _ => false,
+    };
+    let is_new = |entry: &Entry| matches!(entry, Entry::Admit { .. } | Entry::Park { .. }) && !makes_room(entry);
+    let permissions = batch.0.iter().all(|entry| matches!(entry, Entry::Admit { .. } | Entry::Park { .. }));
+    !permissions || !batch.0.iter().any(is_new)
 }
 
 fn check_size(entry: &Entry) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 //! ([`MemoryStore::restart`]) and no real one.
 
 use super::{
-    Appended, Batch, Error, Identity, Marks, Partition, PreviousStop, ReceiptStore, Reply, Sizes, WallClock, Which,
-    draft::{Base, Draft, Group, Note, is_new_work},
+    Appended, Batch, Error, Identity, Marks, PARKED_BYTES, Partition, PreviousStop, ReceiptStore, Reply, Sizes, WallClock, Which,
+    draft::{Base, Draft, Group, Note, is_taken},
     index::Index,
     self_test::PROBE,
     system_clock,
@@ -233,7 +233,7 @@ impl Shared {
         let mut draft = Draft::new(&self.durable, now);
         let size = batches.iter().map(|batch| batch.0.len()).sum();
         let judge = |batch: Batch| match &pressure {
-            Some(full) if is_new_work(&batch) => Err(full.clone()),
+            Some(full) if !is_taken(&batch, full, &self.durable.index) => Err(full.clone()),
             _ => draft.batch(batch),
         };
         let judged: Vec<Result<Vec<Answer>, Error>> = batches.into_iter().map(judge).collect();
@@ -248,7 +248,7 @@ impl Shared {
 
     fn pressure(&self) -> Option<Error> {
         let limit = self.parked_bytes_max?;
-        (self.durable.index.parked_bytes() >= limit).then_some(Error::Full { what: "parked_bytes_max", limit })
+        (self.durable.index.parked_bytes() >= limit).then_some(Error::Full { what: PARKED_BYTES, limit })
     }
 }
 

@@ -28,6 +28,7 @@ use crate::protocol::{
     fingerprint::Fingerprint,
     key::KeyDigest,
     known::{Answer, Entry, Known},
+    machine::Bound,
     note::Slot,
     park::{Park, ParkId, Payload, SlotNotes},
     time::UnixMillis,
@@ -397,6 +398,21 @@ pub trait ReceiptStore: Send + Sync + 'static {
 }
 
 /// What to do about the operating system's words.
+/// The bound whose room is made by what is parked.
+const PARKED_BYTES: &str = "parked_bytes_max";
+
+impl Error {
+    /// Which bound the store is at; none for any other error.
+    #[must_use]
+    pub fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::Full { what: PARKED_BYTES, .. } => Some(Bound::ParkedBytes),
+            Self::Full { .. } => Some(Bound::Space),
+            _ => None,
+        }
+    }
+}
+
 fn remedy(detail: &str) -> &'static str {
     let is = |number: &str| detail.ends_with(&format!("(os error {number})"));
     if is("28") || is("122") {

@@ -3,8 +3,11 @@
 use crate::world::*;
 use receipted::protocol::{
     doubt::Future,
-    machine::{Event, Machine, Replies, Route},
-    note::AttemptId,
+    known::Entry,
+    machine::{Bound, Event, Machine, Replies, Route},
+    note::{AttemptId, Author, DoubtReason, Ruling, Verdict},
+    outcome::Outcome,
+    park::{End, EndKind},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -53,7 +56,7 @@ fn a_dead_letter_that_failed_at_a_full_store_is_parked_whoever_runs_in_its_lane(
     world.on(Event::DeadLettered { work, result: Err("down".into()) });
     world.sync();
     let (ticket, _) = world.unsynced.pop_back().unwrap();
-    world.on(Event::Refused { ticket, reason: "full".into() });
+    world.on(Event::Refused { ticket, bound: Bound::Space });
     world.on(Event::StoreFull(None));
     world.settle(&Act::Apply, 500);
     assert_eq!(world.committed, 2, "both slots are complete");
@@ -111,4 +114,66 @@ fn what_is_parked_is_not_taken_up_before_a_partition_is_ours() {
     world.assign(world.committed);
     (0..50).for_each(|_| world.wait(200));
     assert!(!world.looked.is_empty(), "from here on it is asked about");
+}
+
+/// A record whose attempt ended without a word and without an effect, and which a person denied: it may run again from where it is parked.
+fn deny(world: &mut World) {
+    let attempt = *world.running.keys().next().unwrap();
+    world.running.remove(&attempt);
+    world.on(Event::Finished { attempt, outcome: Outcome::Unknown(DoubtReason::Unknown, String::new()) });
+    world.sync_all();
+    world.wait(1_000);
+    let known = world.about("acme/1").unwrap();
+    let by = Author::Operator { name: "mia".into(), uid: 1 };
+    let (attempts, at) = (known.receipt.undecided(), world.clock().wall);
+    let verdict = Verdict { attempts, ruling: Ruling::NotDone, by, reason: "looked".into(), at, fresh_key: false };
+    let entry = Entry::Rule { key: key("acme", "1").digest(), seen: known.revision(), verdict: Box::new(verdict) };
+    world.on(Event::Operator { request: 1, entry });
+}
+
+/// What is parked is the only thing that makes room: a store at that bound would stay there for ever.
+#[test]
+fn at_the_bound_of_parked_bytes_what_is_parked_runs_and_nothing_new_does() {
+    for (bound, starts) in [(Bound::ParkedBytes, 2), (Bound::Space, 1)] {
+        let mut world = World::new(policy(hold()), 2, vec![row("acme", "1", 1), row("acme", "2", 2)]);
+        world.deliver(1);
+        world.sync_all();
+        deny(&mut world);
+        world.on(Event::StoreFull(Some(bound)));
+        world.deliver(1);
+        for _ in 0..20 {
+            world.sync_all();
+            world.act_all(&Act::Apply);
+            world.wait(200);
+        }
+        assert_eq!(world.starts.len(), starts, "{bound:?}: {:?}", world.starts);
+        assert!(world.starts.iter().all(|(operation, _)| operation == "acme/1"), "nothing new is admitted");
+        world.on(Event::StoreFull(None));
+        world.settle(&Act::Apply, 500);
+        assert_eq!((world.open_parks().len(), world.committed, world.ledger.len()), (0, 2, 2));
+    }
+}
+
+#[test]
+fn a_record_that_was_thrown_away_while_it_waited_for_its_permit_does_not_run() {
+    for kind in [EndKind::Discarded, EndKind::DeadLettered] {
+        let mut world = World::new(policy(hold()), 1, vec![row("acme", "1", 1), row("acme", "2", 2)]);
+        world.deliver(1);
+        world.sync_all();
+        deny(&mut world);
+        // The one permit is another's when the record is read.
+        world.deliver(1);
+        world.sync_all();
+        (0..5).for_each(|_| world.wait(200));
+        assert_eq!((world.read, world.running.len(), world.starts.len()), (1, 1, 2), "it waits");
+        let known = world.about("acme/1").unwrap();
+        let (park, _) = known.open_parks().next().unwrap();
+        let by = Some(Author::Operator { name: "mia".into(), uid: 1 });
+        let end = End { kind: kind.clone(), by, reason: "must not run".into(), at: world.clock().wall };
+        let entry = Entry::End { key: Some(key("acme", "1").digest()), seen: Some(known.revision()), park: park.clone(), end };
+        world.on(Event::Operator { request: 2, entry });
+        world.settle(&Act::Apply, 500);
+        assert_eq!(world.starts.iter().filter(|(operation, _)| operation == "acme/1").count(), 1, "{kind:?}: {:?}", world.starts);
+        assert!(!world.ledger.contains_key("acme/1"));
+    }
 }

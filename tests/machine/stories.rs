@@ -1,7 +1,12 @@
 //! One property a test, told as a story.
 
 use crate::world::*;
-use receipted::protocol::{known::Entry, machine::Event, policy::Policy, time::Monotonic};
+use receipted::protocol::{
+    known::Entry,
+    machine::{Bound, Event},
+    policy::Policy,
+    time::Monotonic,
+};
 use std::time::Duration;
 
 #[test]
@@ -328,7 +333,7 @@ fn a_full_store_admits_nothing_and_still_records_what_ended() {
     let mut world = World::new(policy(hold()), 1, vec![row("acme", "1", 1), row("acme", "2", 2)]);
     world.deliver(2);
     world.sync_all();
-    world.on(Event::StoreFull(Some("disk".into())));
+    world.on(Event::StoreFull(Some(Bound::Space)));
     world.act_all(&Act::Apply);
     world.sync_all();
     assert_eq!((world.state("acme", "1").as_str(), world.starts.len()), ("applied", 1));
@@ -343,7 +348,7 @@ fn a_dead_letter_that_failed_while_the_store_was_full_is_parked_when_it_is_not()
     let mut world = World::new(policy(hold()), 4, vec![undecodable, row("acme", "2", 2)]);
     world.dead_letters_hang = true;
     world.deliver(2);
-    world.on(Event::StoreFull(Some("disk".into())));
+    world.on(Event::StoreFull(Some(Bound::Space)));
     let work = world.producing.remove(0);
     world.on(Event::DeadLettered { work, result: Err("no topic".into()) });
     world.sync_all();

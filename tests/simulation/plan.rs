@@ -1,7 +1,7 @@
 //! Owns what a seed stands for: a setting and a list of steps. A step names what it acts on by a number that the world takes modulo
 //! what is there, so that any shorter list of the same steps is a plan too: that is how a failing seed is made readable.
 
-use receipted::protocol::policy::{Contract, Lanes};
+use receipted::protocol::policy::{BackOff, Contract, Lanes};
 use std::time::Duration;
 
 /// A generator of numbers, the same on every machine.
@@ -53,6 +53,7 @@ pub struct Setting {
     pub replies: bool,
     pub destination: Destination,
     pub parked_bytes_max: u64,
+    pub back_off: BackOff,
 }
 
 /// How long a lost request can land, in milliseconds.
@@ -205,6 +206,7 @@ fn setting(seed: u64, dice: &mut Dice) -> Setting {
             Destination::Late,
         ]),
         parked_bytes_max: dice.pick(&[u64::MAX, u64::MAX, 200]),
+        back_off: BackOff { first: Duration::from_millis(50), max: Duration::from_millis(400), ..BackOff::default() },
     }
 }
 

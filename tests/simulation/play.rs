@@ -13,7 +13,7 @@ use receipted::{
         start::Writer,
         time::Monotonic,
     },
-    store::{Error, ReceiptStore, Which, memory::Fault},
+    store::{ReceiptStore, Which, memory::Fault},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Time goes on, timer by timer.
-    fn wait(&mut self, millis: u64) {
+    pub fn wait(&mut self, millis: u64) {
         let end = self.now + millis;
         while self.now < end {
             let until = self.machine.next_timer().map_or(end, |at| (at.0 + self.born).clamp(self.now + 1, end));
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// The engine takes what the store answered.
-    fn take(&mut self, count: usize) -> bool {
+    pub fn take(&mut self, count: usize) -> bool {
         let mut took = false;
         for _ in 0..count {
             let Some((ticket, appended)) = self.inbox.lock().expect("one thread").pop_front() else { break };
@@ -147,18 +147,20 @@ impl World {
                     }
                     self.on(Event::Appended { ticket, answers: appended.answers });
                 }
-                Err(Error::Full { .. }) => {
-                    self.saw("a batch is refused: the store is full");
-                    self.on(Event::Refused { ticket, reason: "full".into() });
-                }
-                Err(_) => self.failed = true,
+                Err(error) => match error.bound() {
+                    Some(bound) => {
+                        self.saw("a batch is refused: the store is full");
+                        self.on(Event::Refused { ticket, bound });
+                    }
+                    None => self.failed = true,
+                },
             }
         }
         took
     }
 
-    fn tick(&mut self) {
-        let full = self.store.pressure().map(|error| error.to_string());
+    pub fn tick(&mut self) {
+        let full = self.store.pressure().and_then(|full| full.bound());
         if full.is_some() {
             self.saw("the store is at a bound");
         }
@@ -169,7 +171,7 @@ impl World {
         self.on(Event::CommitTick);
     }
 
-    fn act(&mut self, attempt: AttemptKey, act: Act, delay: u64) {
+    pub fn act(&mut self, attempt: AttemptKey, act: Act, delay: u64) {
         let running = self.running[&attempt].clone();
         let unknown = |reason| Outcome::Unknown(reason, String::new());
         let (id, now) = (attempt.1, self.now);
@@ -218,7 +220,7 @@ impl World {
     }
 
     /// Something outside answers. `well` is 0 for an answer that helps nobody.
-    fn answer(&mut self, which: usize, well: u64) -> bool {
+    pub fn answer(&mut self, which: usize, well: u64) -> bool {
         if self.asked.is_empty() {
             return false;
         }

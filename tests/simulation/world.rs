@@ -14,7 +14,7 @@ use receipted::{
         note::{Answer, Applied, DoubtReason, Reference, Slot},
         outcome::Outcome,
         park::ParkId,
-        policy::{BackOff, Policy},
+        policy::Policy,
         time::{Monotonic, Now, UnixMillis},
     },
     store::{
@@ -196,7 +196,7 @@ impl World {
                 margin: Duration::from_millis(10_000 + super::plan::QUIET + super::plan::STALL_MAX),
                 attempts_max: setting.attempts_max,
                 unresolved_max: setting.unresolved_max,
-                back_off: BackOff { first: Duration::from_millis(50), max: Duration::from_millis(400), ..BackOff::default() },
+                back_off: setting.back_off,
                 ..Policy::default()
             };
             let replies = if setting.replies { Replies::Hook } else { Replies::None };

@@ -629,6 +629,11 @@ fn at_the_bound_new_work_is_refused_and_evidence_is_taken(kind: Kind) {
         assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     }
     assert_eq!(*load(fixture.store(), "b"), Known::default());
+    // Only what is parked makes room, so that its own record may run; beside new work it waits.
+    let seen = seen(fixture.store(), "a");
+    let both = fixture.store().append(Batch(vec![admit("a", 2, seen), admit("b", 1, Revision(0))]));
+    assert!(matches!(both, Err(Error::Full { .. })), "{both:?}");
+    stands(fixture.store(), admit("a", 2, seen));
     append(fixture.store(), vec![done("a", 1, "r"), Entry::Watermark { slot: slot(8) }]);
     assert!(fixture.store().pressure().is_none(), "its end makes room");
     stands(fixture.store(), admit("b", 1, Revision(0)));

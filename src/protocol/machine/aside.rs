@@ -3,7 +3,7 @@
 //! of their slots.
 
 use super::{
-    Action, Machine, WorkId,
+    Action, Bound, Machine, WorkId,
     permits::{Asker, Origin},
     types::StartKind,
     work::{Assignment, Lane, Source},
@@ -140,7 +140,7 @@ impl Machine {
 
     /// Brings up those whose turn has come.
     pub(super) fn resume_next(&mut self, actions: &mut Vec<Action>) {
-        if (self.aside.lanes.is_empty() && self.aside.queues.is_empty()) || self.store_full.is_some() || self.is_stopping() {
+        if (self.aside.lanes.is_empty() && self.aside.queues.is_empty()) || self.store_full == Some(Bound::Space) || self.is_stopping() {
             return;
         }
         let lanes: Vec<(Assignment, Lane)> = self.aside.lanes.keys().copied().collect();

@@ -1,10 +1,10 @@
 //! Owns an attempt from its permit to its fact: extraction, admission, start, outcome, deadline, late answer.
 
 use super::{
-    Action, AttemptKey, DeadLetterReason, Machine, Tally, WorkId,
+    Action, AttemptKey, Bound, DeadLetterReason, Machine, Tally, WorkId,
     futures::Life,
     partition::Gate,
-    permits::{Asker, Origin},
+    permits::{Asker, Origin, Who},
     types::{Replay, Replies, StartKind, Then, Timer, doubt_reason},
     work::{Phase, Source, Work},
 };
@@ -70,10 +70,13 @@ impl Machine {
 
     /// Gives permits out. What was decided on a state that has changed since is decided afresh first.
     pub(super) fn grant_permits(&mut self, now: Now, actions: &mut Vec<Action>) {
-        if self.store_full.is_some() {
-            return;
-        }
-        while let Some(id) = self.permits.grant(now.monotonic) {
+        let who = match self.store_full {
+            None => Who::Anybody,
+            // Only what is parked makes room.
+            Some(Bound::ParkedBytes) => Who::Parked,
+            Some(Bound::Space) => return,
+        };
+        while let Some(id) = self.permits.grant(who, now.monotonic) {
             let queued = self.works.get(&id).and_then(|work| Some((work, work.subject.clone()?)));
             let granted = queued.and_then(|(work, subject)| Some((work, self.keys.get(&subject.key)?.known.clone(), subject)));
             assert!(granted.is_some(), "a permit was granted to work that has left");

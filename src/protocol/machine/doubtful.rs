@@ -220,6 +220,11 @@ impl Machine {
         if busy || self.is_stopping() {
             return self.back_to_park(id, now);
         }
+        if self.has_ended(id, &known) {
+            // Sent to the dead letters or thrown away since it was read: another record may be parked for the operation.
+            self.remove(id);
+            return self.attend_at(subject.key, now.monotonic, subject.route);
+        }
         if is_other(&known, subject.fingerprint) {
             // Set aside before its operation was known with other parameters: never run, listed for a person.
             return drop(self.remove(id));
@@ -229,6 +234,12 @@ impl Machine {
             State::InDoubt(_) => self.in_doubt(id, &known, now),
             _ => self.back_to_park(id, now),
         }
+    }
+
+    /// Whether the note that a record was read from has its end.
+    fn has_ended(&self, id: WorkId, known: &Known) -> bool {
+        let source = self.works.get(&id).map(|work| &work.source);
+        matches!(source, Some(Source::Parked(park)) if known.ends.contains_key(park))
     }
 
     pub(super) fn looked_up(&mut self, key: KeyDigest, known: &Arc<Known>, started: Monotonic, finding: Result<Finding, String>, now: Now) {

@@ -1,7 +1,7 @@
 //! Owns how work ends: settled and answered, parked, dead-lettered, given back; and how a partition is let go.
 
 use super::{
-    Action, DeadLetterReason, Machine, Tally, WorkId,
+    Action, Bound, DeadLetterReason, Machine, Tally, WorkId,
     partition::Gate,
     types::{Leave, Replay, Replies, Then, Timer},
     work::{Assignment, Phase, Source, Work},
@@ -383,8 +383,8 @@ impl Machine {
     }
 
     /// While the store is at a bound nothing new is admitted or parked; completions are still recorded.
-    pub(super) fn store_full(&mut self, reason: Option<String>) {
-        self.store_full = reason;
+    pub(super) fn store_full(&mut self, bound: Option<Bound>) {
+        self.store_full = bound;
         if self.store_full.is_none() {
             self.works.names(|work| work.phase == Phase::Blocked).into_iter().for_each(|id| self.decide_afresh(id));
         }

@@ -20,7 +20,7 @@ mod waiting;
 mod work;
 
 pub use futures::AttemptKey;
-pub use types::{Action, Event, Limits, Replay, Replies, Route, StartKind, Tally, Ticket};
+pub use types::{Action, Bound, Event, Limits, Replay, Replies, Route, StartKind, Tally, Ticket};
 pub use work::{Arrived, Assignment, Content, DeadLetterReason, Delivery, Lane, Source, Subject, WorkId};
 
 use self::{
@@ -82,7 +82,7 @@ pub struct Machine {
     careful_turn: Option<WorkId>,
     careful_queue: VecDeque<WorkId>,
     unresolved: BTreeMap<usize, BTreeSet<KeyDigest>>,
-    store_full: Option<String>,
+    store_full: Option<Bound>,
     timers: BTreeSet<(Monotonic, Timer)>,
     /// Work to be decided about before `on` returns.
     ready: VecDeque<WorkId>,
@@ -139,7 +139,7 @@ impl Machine {
             }
             Event::Reached { assignment, offset } => self.reached(assignment, offset),
             Event::Appended { ticket, answers } => self.appended(ticket, answers, now, actions),
-            Event::Refused { ticket, reason } => self.refused(ticket, reason, actions),
+            Event::Refused { ticket, bound } => self.refused(ticket, bound, actions),
             Event::Extracted { work, result } => self.extracted(work, result, now, actions),
             Event::Finished { attempt, outcome } => self.finished(attempt, &outcome, now),
             Event::DeadLettered { work, result } => self.dead_lettered(work, result, now),
@@ -154,7 +154,7 @@ impl Machine {
                 self.operator(request, skipped.end);
             }
             Event::Committed { assignment, slot } => self.committed(assignment, slot),
-            Event::StoreFull(reason) => self.store_full(reason),
+            Event::StoreFull(bound) => self.store_full(bound),
             Event::MayStart { route } => self.permits.open(route),
             Event::Revoke { assignment, until } => self.revoke(assignment, until),
             Event::Lost { assignment } => self.revoke(assignment, now.monotonic),
@@ -319,8 +319,8 @@ impl Machine {
     }
 
     /// Nothing of the batch was written: it waits until the store is below its bound again.
-    fn refused(&mut self, ticket: Ticket, reason: String, actions: &mut Vec<Action>) {
-        self.store_full = Some(reason);
+    fn refused(&mut self, ticket: Ticket, bound: Bound, actions: &mut Vec<Action>) {
+        self.store_full = Some(bound);
         for (_, then) in self.appending.remove(&ticket).unwrap_or_default() {
             match then {
                 Then::Admitted(work, attempt) => self.not_admitted(work, &attempt, actions),

@@ -17,6 +17,14 @@ pub(super) enum Origin {
     Parked,
 }
 
+/// Who may have a permit now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Anybody,
+    /// Work that comes from a parked record.
+    Parked,
+}
+
 /// Who asks: a route and a tenant, for either kind of work.
 pub(super) type Asker = (usize, Arc<str>, Origin);
 
@@ -74,7 +82,7 @@ impl Permits {
     }
 
     /// The next piece of work that gets a permit: after the asker that was served last, one that may have one.
-    pub(super) fn grant(&mut self, now: Monotonic) -> Option<WorkId> {
+    pub(super) fn grant(&mut self, who: Who, now: Monotonic) -> Option<WorkId> {
         if self.free == 0 {
             return None;
         }
@@ -82,7 +90,10 @@ impl Permits {
             Some(turn) => (Bound::Excluded(turn.clone()), Bound::Unbounded),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let may = |asker: &&Asker| self.may_start(asker) && self.gates.get(&asker.0).is_none_or(|gate| *gate == Gate::Open);
+        let may = |asker: &&Asker| {
+            let gate = self.gates.get(&asker.0).is_none_or(|gate| *gate == Gate::Open);
+            gate && self.may_start(asker) && (who == Who::Anybody || asker.2 == Origin::Parked)
+        };
         let asker = self.queues.range(after).map(|(asker, _)| asker).chain(self.queues.keys()).find(may)?.clone();
         let queue = self.queues.get_mut(&asker)?;
         let work = queue.pop_front();

@@ -65,6 +65,15 @@ pub struct Route {
     pub replies: Replies,
 }
 
+/// Which bound a store is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// That of parked bytes. What is parked goes on all the same: nothing else makes room.
+    ParkedBytes,
+    /// Any other, such as that of the disk: nothing is admitted.
+    Space,
+}
+
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
@@ -107,7 +116,7 @@ pub enum Event {
         /// Which.
         ticket: Ticket,
         /// Which bound.
-        reason: String,
+        bound: Bound,
     },
     /// The handler's arguments are extracted, or cannot be.
     Extracted {
@@ -195,7 +204,7 @@ pub enum Event {
         slot: Slot,
     },
     /// The store is at a bound, or no longer: nothing new is admitted or parked meanwhile.
-    StoreFull(Option<String>),
+    StoreFull(Option<Bound>),
     /// A route that is asked ([`super::Machine::take_asks`]) says that one attempt may start.
     MayStart {
         /// Which.

@@ -38,8 +38,8 @@ use self::{
     writer::Command,
 };
 use super::{
-    Batch, Error, Identity, Imported, Marks, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding, index::Index,
-    self_test::PROBE, system_clock,
+    Batch, Error, Identity, Imported, Marks, PARKED_BYTES, Partition, ReceiptStore, Reply, Sizes, WallClock, Which, check_binding,
+    index::Index, self_test::PROBE, system_clock,
 };
 use crate::protocol::{
     change::{Incident, Totals},
@@ -172,10 +172,10 @@ impl Shared {
     }
 
     fn pressure(&self) -> Option<Error> {
-        if self.index().parked_bytes() >= self.parked_bytes_max {
-            return Some(Error::Full { what: "parked_bytes_max", limit: self.parked_bytes_max });
-        }
-        self.room.pressure()
+        // The disk's bound first: at that one nothing is admitted, whatever room it would make here.
+        let limit = self.parked_bytes_max;
+        let parked = || (self.index().parked_bytes() >= limit).then_some(Error::Full { what: PARKED_BYTES, limit });
+        self.room.pressure().or_else(parked)
     }
 
     /// An operation's durable state: from memory, else from the blocks that hold it, as it was when they were named.

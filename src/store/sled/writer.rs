@@ -14,7 +14,7 @@ use crate::{
     protocol::{known::Answer, known::Known},
     store::{
         Appended, Batch, Error, Marks, Partition, Reply, WallClock, check_binding,
-        draft::{Base, Draft, Group, is_new_work},
+        draft::{Base, Draft, Group, is_taken},
         index::Index,
     },
 };
@@ -128,7 +128,7 @@ impl Writer {
         let base = Now { shared: &self.shared, index: self.shared.index() };
         let mut draft = Draft::new(&base, (self.clock)());
         let judge = |(batch, reply): (Batch, Reply)| match &pressure {
-            Some(full) if is_new_work(&batch) => (reply, Err(full.clone())),
+            Some(full) if !is_taken(&batch, full, &base.index) => (reply, Err(full.clone())),
             _ => (reply, draft.batch(batch)),
         };
         let judged = batches.into_iter().map(judge).collect();
