@@ -19,6 +19,7 @@ test: ## everything: lint, the core alone, and all tests, those on a real Kafka 
 	tools/install.sh build lint trace deploy watch broker
 	$(MAKE) --no-print-directory lint
 	cargo test --no-default-features
+	cargo test -p receipted-mistakes
 	cargo test
 	cargo test --features crash-points --test crash_points
 
@@ -29,6 +30,7 @@ long: ## the proofs at length, some hours: says how far it is, and goes on where
 test-fast: ## the tests that need no broker
 	tools/install.sh build trace deploy watch
 	cargo test --no-default-features
+	cargo test -p receipted-mistakes
 	cargo test -- --skip "$(REAL_BROKER)"
 
 lint: ## format, clippy and documentation, warnings as errors

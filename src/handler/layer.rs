@@ -9,7 +9,7 @@
 //!
 //! # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
 //! let bank = Breaker::new("bank").opens_after(5).stays_open(Duration::from_secs(30));
-//! let route: Route = operation("charge.v1")
+//! let route: Route<()> = operation("charge.v1")
 //!     .tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value())
 //!     .layer(bank)                                                // innermost: nearest to the handler
 //!     .layer(ConcurrencyLimitLayer::new(8))
@@ -19,11 +19,11 @@
 //!
 //! A time limit is the route's (`.time_limit(..)`), and no layer: one would drop what the handler knows.
 //!
-//! ```compile_fail
+//! ```compile_fail,E0277
 //! # use receipted::prelude::*;
 //! # use std::time::Duration;
 //! # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
-//! let route: Route = operation("charge.v1")
+//! let route: Route<()> = operation("charge.v1")
 //!     .tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value())
 //!     .layer(tower::timeout::TimeoutLayer::new(Duration::from_secs(1)))
 //!     .handle(charge);

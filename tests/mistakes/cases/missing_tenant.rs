@@ -1,0 +1,9 @@
+use receipted::prelude::*;
+
+async fn charge(op: Operation) -> Result<Applied, Failure> {
+    Ok(Applied::new(op.provider_key(), ()))
+}
+
+fn main() {
+    let _route: Route<()> = operation("charge.v1").id(json("/id")).fingerprint(whole_value()).handle(charge);
+}
