@@ -483,7 +483,7 @@ fn partitions_are_listed_paused_resumed_and_skipped_by_name() {
     let place = Place::new();
     let said = |arguments: &[&str]| {
         let done = place.command(&[&["partitions"], arguments].concat());
-        (done.status.code().unwrap(), text(&done.stdout).to_string() + &text(&done.stderr))
+        (done.status.code().unwrap(), text(&done.stdout).to_string() + text(&done.stderr))
     };
     let word = ["--reason", "tonight", "--by", "ada"];
     let (code, listed) = said(&["list"]);
