@@ -116,6 +116,7 @@ impl Operation {
     }
 
     /// Whether anybody has asked for the key to give to the destination.
+    #[cfg(feature = "kafka")]
     pub(crate) fn key_was_taken(&self) -> bool {
         self.0.provider_key.get().is_some()
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::protocol::{
     outcome::Outcome,
-    policy::{Contract, Lanes, Policy},
+    policy::{Lanes, Policy},
 };
 use std::fmt;
 
@@ -109,8 +109,9 @@ impl RoutePlan {
     }
 
     /// Whether the contract rests on the destination knowing the key that the handler gives it.
+    #[cfg(feature = "kafka")]
     pub(crate) fn relies_on_key(&self) -> bool {
-        matches!(self.policy.contract, Contract::DestinationDeduplicates { .. })
+        self.policy.contract.memory().is_some()
     }
 
     /// Whether the handler takes the `Operation`, without which it cannot give the destination an idempotency key.
