@@ -5,7 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-state=target/long/$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unversioned)
+# The commit, and what differs from it.
+sources=$(git describe --always --abbrev=12 2>/dev/null || echo unversioned)
+git diff --quiet HEAD 2>/dev/null || sources+=-$(git diff HEAD 2>/dev/null | cksum | cut -d' ' -f1)
+state=target/long/$sources
 mkdir -p "$state"
 touch "$state/done"
 all=0

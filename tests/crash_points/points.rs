@@ -80,13 +80,13 @@ pub const POINTS: &[Point] = &[
     point("intake/read", &[4], &[1]),
     point("intake/decided", &[], &[1]),
     point("engine/arrived", &[], &[1]),
-    // It is admitted.
+    // It is admitted. The first admission of a store, and the first fact, are those of its self-test.
     point("attempt/unprepared", &[1], &[]),
-    point("store/unwritten/admission", &[1], &[3]),
-    point("store/unsynced/admission", &[1, 3], &[]),
-    point("store/unnoted/admission", &[1], &[3]),
-    point("store/unshown/admission", &[1], &[3]),
-    point("store/unanswered/admission", &[3], &[1]),
+    point("store/unwritten/admission", &[2], &[4]),
+    point("store/unsynced/admission", &[2, 4], &[]),
+    point("store/unnoted/admission", &[2], &[4]),
+    point("store/unshown/admission", &[2], &[4]),
+    point("store/unanswered/admission", &[4], &[2]),
     point("engine/appended", &[], &[1, 5]),
     // Its handler runs.
     point("attempt/admitted", &[1, 12], &[5]),
@@ -94,11 +94,11 @@ pub const POINTS: &[Point] = &[
     point("attempt/ended", &[1, 5, 12], &[]),
     point("engine/finished", &[5], &[1, 12]),
     // Its fact.
-    point("store/unwritten/fact", &[1], &[3]),
-    point("store/unsynced/fact", &[1, 3], &[]),
-    point("store/unnoted/fact", &[3], &[1]),
-    point("store/unshown/fact", &[1], &[3]),
-    point("store/unanswered/fact", &[3], &[1]),
+    point("store/unwritten/fact", &[2], &[4]),
+    point("store/unsynced/fact", &[2, 4], &[]),
+    point("store/unnoted/fact", &[4], &[2]),
+    point("store/unshown/fact", &[2], &[4]),
+    point("store/unanswered/fact", &[4], &[2]),
     // Or its doubt, its place among what is parked, and what becomes of that.
     point("store/unwritten/doubt", &[], &[1]),
     point("store/unsynced/doubt", &[1], &[]),
