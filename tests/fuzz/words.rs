@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_is_read_as_it_was_written(topic in ".{1,12}", partition in any::<i32>(), offset in any::<i64>(), number in any::<u32>(), claim in any::<Option<u64>>(), text in word()) {
+    fn a_name_is_read_as_it_was_written(topic in ".{1,12}", partition in 0..=i32::MAX, offset in 0..=i64::MAX, number in any::<u32>(), claim in any::<Option<u64>>(), text in word()) {
         let park = ParkId { slot: Slot { topic: topic.as_str().into(), partition, offset }, number };
         prop_assert_eq!(parse_park(&park_name(&park)), Some(park));
         let attempt = AttemptName { number, claim };

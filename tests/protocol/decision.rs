@@ -2,7 +2,7 @@
 
 use super::build::*;
 use receipted::protocol::{
-    decision::{Arrival, Decision, Position, Running, decide, decide_slot},
+    decision::{Arrival, Decision, Position, Running, decide, decide_slot, is_answered},
     fingerprint::Fingerprint,
     known::Known,
     note::{Fact, Ruling},
@@ -187,4 +187,26 @@ fn a_reopened_operation_runs_again() {
     let [_, mut refused] = settled_receipts();
     refused.rule(verdict(Ruling::Reopened, &[1], operator()));
     assert_eq!(row(refused).decide(), Decision::Retry);
+}
+
+/// Ahead of the machine nothing is answered that the table would not answer: other parameters, or anything that is known of the slot.
+#[test]
+fn the_short_way_answers_what_the_table_answers_and_nothing_else() {
+    let mut receipt = admitted(&[1]);
+    receipt.learn(attempt(1), Fact::Applied(applied("r")));
+    let with = known(receipt.clone()).applied_with().expect("it is applied");
+    let fresh = SlotNotes::default();
+    let closed = SlotNotes { closed: Some((Closing::DeadLettered, RECORD)), ..fresh.clone() };
+    let parked = row(receipt.clone()).of_slot(Openness::Open, RECORD).slot;
+    for (slot, fingerprint, answers) in [
+        (&fresh, PRINT, true),
+        (&fresh, Fingerprint::Unchecked, true),
+        (&fresh, Fingerprint::Digest([9; 16]), false),
+        (&closed, PRINT, false),
+        (&parked, PRINT, false),
+    ] {
+        assert_eq!(is_answered(with, slot, fingerprint), answers, "{slot:?} {fingerprint:?}");
+        let decided = Row { slot: slot.clone(), fingerprint, ..row(receipt.clone()) }.decide();
+        assert_eq!(decided == Decision::Settled, answers, "{decided:?}");
+    }
 }

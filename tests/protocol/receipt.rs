@@ -226,3 +226,11 @@ fn the_latest_time_is_that_of_any_note() {
     receipt.rule(verdict(Ruling::NotDone, &[1], operator()));
     assert_eq!(receipt.latest(), Some(UnixMillis(9000)));
 }
+
+/// A fact may come before its admission is known here: a late one, or one of another process.
+#[test]
+fn an_attempts_number_is_used_once_also_where_only_its_fact_is_known() {
+    let mut receipt = admitted(&[1]);
+    receipt.learn(attempt(4), Fact::NotStarted);
+    assert_eq!(receipt.next_number(), 5);
+}
