@@ -55,8 +55,9 @@ for part in "$@"; do
         has openssl || need openssl openssl # certificates of the test broker
         ;;
     hygiene)
-        # For the feature gssapi.
+        # For the features gssapi and oidc.
         [ -e /usr/include/sasl/sasl.h ] || need "the headers of Cyrus SASL" libsasl2-dev
+        pkg-config --exists libcurl 2>/dev/null || need "the headers of libcurl" libcurl4-openssl-dev
         ;;
     *) echo "no such part: $part (build, lint, trace, deploy, watch, broker, hygiene)" >&2; exit 2 ;;
     esac
