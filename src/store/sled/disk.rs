@@ -65,6 +65,10 @@ impl Disk {
         let root = directory.root();
         let config = Config::new().path(directory.data()).cache_capacity(cache_bytes).use_compression(false);
         directory.read_through()?;
+        // How far the store had come is durable before sled changes anything: what a power cut in the middle of this start takes from the log is
+        // missed then.
+        let progress = Progress::open(root)?;
+        progress.sync()?;
         // Before sled writes: an error of writing back is reported to the handles that are open by then, and to each of them once.
         let file = directory.open_db()?;
         let db = open_sled(root, &config)?;
@@ -75,7 +79,6 @@ impl Disk {
         file.sync_all().map_err(io("sync its db file"))?;
         let mut blobs = BTreeSet::new();
         directory.sync_blobs(&mut blobs)?;
-        let progress = Progress::open(reader.root())?;
         let counts = Counts::default();
         Ok(Self { reader, directory, file, counts, progress, store_id: [0; 16], blobs, _waker: waker, before_sync })
     }

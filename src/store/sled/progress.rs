@@ -1,6 +1,6 @@
 //! Owns the file that says how far this store had come: the number of its last durable group. sled cuts its log off at the first
 //! damaged record when it opens, and what is left looks whole; this file is how that is noticed. It is written after each sync and
-//! not synced itself, so that it is never ahead of the log.
+//! synced only at the next start, before sled changes anything, and at a stop: it is never ahead of the log.
 
 use super::{super::Error, directory::io};
 use std::{
