@@ -83,25 +83,9 @@ pub(super) enum PartitionsCommand {
         at: StoreAt,
     },
     /// Let what runs of a partition end, commit, and read nothing more of it until it is resumed or the process starts again.
-    Pause {
-        /// TOPIC/PARTITION.
-        #[arg(value_name = "TOPIC/PARTITION")]
-        partition: String,
-        #[command(flatten)]
-        word: Word,
-        #[command(flatten)]
-        at: StoreAt,
-    },
+    Pause(PartitionArgs),
     /// Read a paused partition again, from where it stood.
-    Resume {
-        /// TOPIC/PARTITION.
-        #[arg(value_name = "TOPIC/PARTITION")]
-        partition: String,
-        #[command(flatten)]
-        word: Word,
-        #[command(flatten)]
-        at: StoreAt,
-    },
+    Resume(PartitionArgs),
     /// Send the record that a halted partition stands at to the dead-letter topic, note who skipped it and why, and read on.
     Skip {
         /// TOPIC/PARTITION/OFFSET, as listed.
@@ -112,6 +96,18 @@ pub(super) enum PartitionsCommand {
         #[command(flatten)]
         at: StoreAt,
     },
+}
+
+/// A partition that is paused or resumed, and on whose word.
+#[derive(Debug, Args)]
+pub(super) struct PartitionArgs {
+    /// TOPIC/PARTITION.
+    #[arg(value_name = "TOPIC/PARTITION")]
+    pub(super) partition: String,
+    #[command(flatten)]
+    pub(super) word: Word,
+    #[command(flatten)]
+    pub(super) at: StoreAt,
 }
 
 #[derive(Debug, Subcommand)]

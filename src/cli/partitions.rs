@@ -1,7 +1,7 @@
 //! Owns `partitions`: what the socket is asked, and how its answers are told.
 
 use super::{
-    args::{PartitionsCommand, StoreAt, Word},
+    args::{PartitionArgs, PartitionsCommand, Word},
     operations::{client, done_text},
     output::{Failure, Output, plain, print, table},
 };
@@ -11,8 +11,8 @@ use std::path::Path;
 pub(super) async fn run(command: PartitionsCommand, config: Option<&Path>, output: Output) -> Result<(), Failure> {
     match command {
         PartitionsCommand::List { at } => print(&client(&at, config)?.partitions().await?, output, |views| text(views)),
-        PartitionsCommand::Pause { partition, word, at } => change(PartitionWord::Pause, partition, word, &at, config, output).await,
-        PartitionsCommand::Resume { partition, word, at } => change(PartitionWord::Resume, partition, word, &at, config, output).await,
+        PartitionsCommand::Pause(args) => change(PartitionWord::Pause, args, config, output).await,
+        PartitionsCommand::Resume(args) => change(PartitionWord::Resume, args, config, output).await,
         PartitionsCommand::Skip { slot, word: Word { reason, by }, at } => {
             let done = client(&at, config)?.skip(&SkipRequest { slot, reason, by }).await?;
             print(&done, output, |done| format!("{}; the partition is read on", done_text(done)))
@@ -20,11 +20,9 @@ pub(super) async fn run(command: PartitionsCommand, config: Option<&Path>, outpu
     }
 }
 
-async fn change(
-    act: PartitionWord, partition: String, word: Word, at: &StoreAt, config: Option<&Path>, output: Output,
-) -> Result<(), Failure> {
-    let Word { reason, by } = word;
-    let views = client(at, config)?.partition(act, &PartitionRequest { partition, reason, by }).await?;
+async fn change(act: PartitionWord, args: PartitionArgs, config: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let PartitionArgs { partition, word: Word { reason, by }, at } = args;
+    let views = client(&at, config)?.partition(act, &PartitionRequest { partition, reason, by }).await?;
     print(&views, output, |views| text(views))
 }
 

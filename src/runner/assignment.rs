@@ -63,9 +63,6 @@ pub(super) enum Origin {
     Held,
 }
 
-/// Stands where the next epoch is to be put.
-const NONE: Assignment = Assignment { partition: 0, epoch: 0 };
-
 /// The partitions by name. An index is kept for ever, an epoch counts the assignments.
 #[derive(Debug, Default)]
 pub(super) struct Ownerships {
@@ -94,14 +91,10 @@ impl Ownerships {
     /// Takes a partition in under a new epoch. One that is paused stays so.
     pub(super) fn take(&mut self, partition: Partition, committed: Option<i64>, start: Start, stage: Stage) -> Stage {
         let stage = if stage == Stage::Waiting && self.paused.contains(&partition) { Stage::Paused } else { stage };
-        self.enter(partition, Owned { assignment: NONE, origin: Origin::Assigned, stage, start, committed, commit: None });
-        stage
-    }
-
-    fn enter(&mut self, partition: Partition, owned: Owned) {
         let (index, before) = (self.partitions.len(), self.partitions.get(&partition).map(|owned| owned.assignment));
-        let assignment = before.map_or(Assignment { partition: index, epoch: 1 }, |was| Assignment { epoch: was.epoch + 1, ..was });
-        self.partitions.insert(partition, Owned { assignment, ..owned });
+        let assignment = before.map_or(Assignment { partition: index, epoch: 1 }, Assignment::next);
+        self.partitions.insert(partition, Owned { assignment, origin: Origin::Assigned, stage, start, committed, commit: None });
+        stage
     }
 
     /// Holds a partition that was drained: paused, or to be read again at once from there. Names it, while it is this process's.
@@ -123,9 +116,9 @@ impl Ownerships {
     /// Has a held partition wait to be opened, under a new epoch.
     pub(super) fn release(&mut self, partition: &Partition) {
         self.paused.remove(partition);
-        let Some(owned) = self.partitions.get(partition).filter(|owned| owned.stage == Stage::Paused).cloned() else { return };
-        let owned = Owned { origin: Origin::Held, stage: Stage::Waiting, committed: None, ..owned };
-        self.enter(partition.clone(), owned);
+        let Some(owned) = self.partitions.get_mut(partition).filter(|owned| owned.stage == Stage::Paused) else { return };
+        owned.assignment = owned.assignment.next();
+        (owned.origin, owned.stage, owned.committed) = (Origin::Held, Stage::Waiting, None);
     }
 
     /// How many are assigned, whether read or not.

@@ -10,7 +10,7 @@ use super::{
 };
 use rdkafka::{
     client::Client,
-    consumer::{BaseConsumer, Consumer},
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
     metadata::Metadata,
 };
 use std::time::{Duration, Instant};
@@ -28,15 +28,20 @@ const DESCRIBE: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The cluster's id, as soon as a broker answers. What the client complains of until then is told as it comes.
-#[allow(clippy::disallowed_methods, reason = "the wait's own bound")]
 pub(super) fn cluster(consumer: &BaseConsumer<Context>) -> Option<String> {
+    answered(consumer, || consumer.client().fetch_cluster_id(ASK))
+}
+
+/// Asks until a broker answers, within the bound of such a wait, and has the client's complaints told meanwhile.
+#[allow(clippy::disallowed_methods, reason = "the wait's own bound")]
+fn answered<C: ConsumerContext, T>(consumer: &BaseConsumer<C>, ask: impl Fn() -> Option<T>) -> Option<T> {
     let end = Instant::now() + BROKER_WAIT;
     loop {
-        let cluster = consumer.client().fetch_cluster_id(ASK);
+        let answer = ask();
         // Nothing is subscribed yet: errors come this way and nothing else, and their hook tells them.
         while consumer.poll(SERVE).is_some() && Instant::now() < end {}
-        if cluster.is_some() || Instant::now() >= end {
-            return cluster;
+        if answer.is_some() || Instant::now() >= end {
+            return answer;
         }
     }
 }
@@ -45,23 +50,13 @@ pub(super) fn cluster(consumer: &BaseConsumer<Context>) -> Option<String> {
 ///
 /// # Errors
 /// When no broker answers, with what the client says of it.
-#[allow(clippy::disallowed_methods, reason = "the wait's own bound")]
 pub(super) fn look(settings: &Settings, topic: Option<&str>) -> Result<(BaseConsumer<Voice>, Metadata), Error> {
     let voice = Voice::new("look", &settings.brokers);
     let consumer: BaseConsumer<Voice> =
         settings.observer().create_with_context(voice).map_err(|source| Error::broker("connect", &source))?;
-    let end = Instant::now() + BROKER_WAIT;
-    loop {
-        let asked = consumer.fetch_metadata(topic, LOOK);
-        while consumer.poll(SERVE).is_some() && Instant::now() < end {}
-        match asked {
-            Ok(metadata) => return Ok((consumer, metadata)),
-            Err(_) if Instant::now() < end => {}
-            Err(_) => {
-                let reason = consumer.context().reason();
-                return Err(Error::Unreachable { brokers: settings.brokers.clone(), reason });
-            }
-        }
+    match answered(&consumer, || consumer.fetch_metadata(topic, LOOK).ok()) {
+        Some(metadata) => Ok((consumer, metadata)),
+        None => Err(Error::Unreachable { brokers: settings.brokers.clone(), reason: consumer.context().reason() }),
     }
 }
 

@@ -24,6 +24,14 @@ pub struct Assignment {
     pub epoch: u64,
 }
 
+impl Assignment {
+    /// The same partition, assigned once more.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { epoch: self.epoch + 1, ..self }
+    }
+}
+
 /// Which records are handled one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {

@@ -148,7 +148,7 @@ impl Log {
     fn release(&mut self, name: &str) -> Option<(Assignment, i64)> {
         let topic = self.topics.get_mut(name)?;
         let was = topic.held.take()?;
-        topic.assignment = Some(Assignment { epoch: was.epoch + 1, ..was });
+        topic.assignment = Some(was.next());
         Some((topic.assignment?, topic.next))
     }
 
