@@ -23,6 +23,8 @@ mod faults;
 mod judge;
 #[path = "power/log.rs"]
 mod log;
+#[path = "power/loops.rs"]
+mod loops;
 #[path = "store/make.rs"]
 mod make;
 #[path = "power/outage.rs"]
@@ -37,8 +39,8 @@ mod recorder;
 mod work;
 
 fn main() {
-    process::play(&[("work", work::role), ("judge", cuts::role)]);
-    let trials = outage::trials().into_iter().chain(faults::trials()).collect();
+    process::play(&[("work", work::role), ("judge", cuts::role), ("probe", loops::probe), ("cuts", loops::role)]);
+    let trials = outage::trials().into_iter().chain(faults::trials()).chain(loops::trials()).collect();
     let conclusion = libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials);
     recorder::clean();
     conclusion.exit()

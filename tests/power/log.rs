@@ -77,7 +77,7 @@ pub fn read(file: &Path) -> Vec<Event> {
             b'D' => Event::MadeDirectory { path },
             b'B' => Event::SyncBegan { number: a, inode, path },
             b'S' => Event::SyncEnded { number: a },
-            b'M' => Event::Mark(text(data)),
+            b'M' => Event::Mark(text(data).trim_end().into()),
             b'F' => Event::Failed { call: a, path },
             other => panic!("the record has no entry {other}"),
         });

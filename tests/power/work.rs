@@ -153,7 +153,8 @@ pub fn take(store: &dyn ReceiptStore, step: Step) -> Result<(), receipted::store
 pub fn role() {
     let orders: Orders = serde_json::from_str(&std::env::var("POWER_ORDERS").expect("orders")).expect("orders");
     let marks = File::options().create(true).append(true).open(&orders.marks).expect("the recorder's marks");
-    let mark = |text: &str| (&marks).write_all(text.as_bytes()).expect("marked");
+    let write = |bytes: &[u8]| (&marks).write_all(bytes).expect("marked");
+    let mark = |text: &str| write(format!("{text}\n").as_bytes());
     let mut options = Options { probe: if orders.probe { Probe::On } else { Probe::Off }, ..options(&orders.root) };
     options.on_sync_failure = OnSyncFailure::Exit;
     let store = match SledStore::open(&options) {
@@ -166,7 +167,7 @@ pub fn role() {
     mark(&format!("open {} {}", store.identity().store_id, store.identity().nonce));
     std::thread::scope(|scope| {
         for lane in 0..LANES {
-            let (store, mark, orders) = (&store, &mark, &orders);
+            let (store, mark, write, orders) = (&store, &mark, &write, &orders);
             scope.spawn(move || {
                 for number in orders.from[lane]..orders.to {
                     mark(&format!("begin {lane} {number}"));
@@ -178,7 +179,7 @@ pub fn role() {
                 }
                 // The other lanes are on their way.
                 if orders.kill && lane == 0 {
-                    mark("kill");
+                    write(b"kill");
                 }
             });
         }
