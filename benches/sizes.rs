@@ -1,5 +1,5 @@
-//! How a store grows, and what its starts and stops cost: bytes on disk, the time of an open after a clean stop and after a kill, of a
-//! close, and resident memory, each in a process of its own. `cargo bench --bench sizes [-- RECEIPTS …]`, 100,000 and a million when
+//! How a store grows, and what its starts and stops cost: bytes on disk, the time of an open after a clean stop and after a kill -9, from
+//! the start of that process to its first admission that is durable, of a close, and resident memory, each in a process of its own. `cargo bench --bench sizes [-- RECEIPTS …]`, 100,000 and a million when
 //! nothing is said; ten million take some ten minutes and ten gigabytes.
 
 #[path = "support/receipts.rs"]
@@ -36,8 +36,8 @@ fn main() {
     let asked: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     let counts = if asked.is_empty() { vec![100_000, 1_000_000] } else { asked };
     println!(
-        "{:>10} {:>12} {:>8} {:>11} {:>11} {:>9} {:>14}",
-        "receipts", "on disk", "each", "open, clean", "after kill", "close", "resident"
+        "{:>10} {:>12} {:>8} {:>11} {:>11} {:>15} {:>9} {:>10} {:>10}",
+        "receipts", "on disk", "each", "open, clean", "after kill", "first admission", "close", "resident", "after kill"
     );
     for count in counts {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -50,13 +50,15 @@ fn main() {
         Started::on(&root).kill();
         let killed = Started::on(&root);
         println!(
-            "{count:>10} {:>9} MB {:>6} B {:>9.2} s {:>9.2} s {:>7.2} s {:>11} MB",
+            "{count:>10} {:>9} MB {:>6} B {:>9.2} s {:>9.2} s {:>13.2} s {:>7.2} s {:>7} MB {:>7} MB",
             bytes >> 20,
             bytes / count as u64,
             open.as_secs_f64(),
             killed.open.as_secs_f64(),
+            killed.admitted.as_secs_f64(),
             close.as_secs_f64(),
             resident >> 20,
+            killed.resident >> 20,
         );
         killed.kill();
     }
@@ -68,17 +70,9 @@ fn fill(root: &Path, count: usize) -> u64 {
     for from in (0..count).step_by(GROUP) {
         let numbers = from..(from + GROUP).min(count);
         let names: Vec<_> = numbers.clone().map(name).collect();
-        let admit = |(i, name): (usize, &OperationKey)| Entry::Admit {
-            key: name.digest(),
-            name: Some(Arc::new(name.clone())),
-            seen: Revision(0),
-            attempt: ATTEMPT,
-            admission: Box::new(admission(i)),
-            within: None,
-        };
         let fact =
             |(i, name): (usize, &OperationKey)| Entry::Fact { key: name.digest(), attempt: ATTEMPT, fact: Fact::Applied(applied(i)) };
-        store.append(Batch(numbers.clone().zip(&names).map(admit).collect())).expect("durable");
+        store.append(Batch(numbers.clone().zip(&names).map(|(i, name)| admit(i, name)).collect())).expect("durable");
         store.append(Batch(numbers.zip(&names).map(fact).collect())).expect("durable");
     }
     let bytes = store.sizes().store_bytes;
@@ -86,21 +80,36 @@ fn fill(root: &Path, count: usize) -> u64 {
     bytes
 }
 
-/// A process that has opened the store, and says so.
+fn admit(number: usize, name: &OperationKey) -> Entry {
+    Entry::Admit {
+        key: name.digest(),
+        name: Some(Arc::new(name.clone())),
+        seen: Revision(0),
+        attempt: ATTEMPT,
+        admission: Box::new(admission(number)),
+        within: None,
+    }
+}
+
+/// A process that has opened the store and admitted an operation, and says so.
 struct Started {
     child: Child,
     open: Duration,
+    /// From its start to its first admission that is durable.
+    admitted: Duration,
     resident: u64,
 }
 
 impl Started {
     fn on(root: &Path) -> Self {
         let own = std::env::current_exe().expect("this program");
+        let began = Instant::now();
         let mut child = Command::new(own).env(ROLE, root).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let line = read(&mut child);
+        let admitted = began.elapsed();
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().expect("a number"));
         let (millis, resident) = (numbers.next().expect("a time"), numbers.next().expect("a size"));
-        Self { child, open: Duration::from_millis(millis), resident }
+        Self { child, open: Duration::from_millis(millis), admitted, resident }
     }
 
     fn close(mut self) -> Duration {
@@ -126,7 +135,11 @@ fn read(child: &mut Child) -> String {
 fn opened(root: &Path) {
     let began = Instant::now();
     let store = SledStore::open(&Options::new(root)).expect("the store opens");
-    println!("{} {}", began.elapsed().as_millis(), resident());
+    let open = began.elapsed();
+    // No operation of the store's, and another one in each process.
+    let number = 1 << 40 | std::process::id() as usize;
+    store.append(Batch(vec![admit(number, &name(number))])).expect("durable");
+    println!("{} {}", open.as_millis(), resident());
     let mut word = String::new();
     std::io::stdin().read_line(&mut word).expect("a word");
     let began = Instant::now();

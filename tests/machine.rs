@@ -4,6 +4,8 @@
 mod cases;
 #[path = "machine/found.rs"]
 mod found;
+#[path = "machine/gates.rs"]
+mod gates;
 #[path = "machine/late.rs"]
 mod late;
 #[path = "machine/random.rs"]
