@@ -385,3 +385,62 @@ async fn an_hour_without_a_destination_stops_at_a_bound_and_drains() {
         assert_eq!(effects.len(), INVOICES + 60, "and none is doubled");
     }
 }
+
+/// A lookup that sees nothing, and says so only after the quiet period: the request landed in between.
+#[tokio::test(start_paused = true)]
+async fn a_lookup_that_answers_after_the_quiet_period_and_began_before_it_proves_nothing() {
+    async fn lands_later(op: Operation, State(books): State<Destination>) -> Result<Applied, Failure> {
+        let key = op.provider_key().to_string();
+        tokio::spawn(async move {
+            tokio::time::sleep(2 * SECOND).await;
+            books.book(key, "").await.map(drop)
+        });
+        Err(Failure::unknown("no answer"))
+    }
+    async fn slow(op: Operation, State(books): State<Destination>) -> Result<Finding, std::io::Error> {
+        let seen = find(op, State(books)).await;
+        tokio::time::sleep(4 * SECOND).await;
+        seen
+    }
+    let books = Destination::forgetful();
+    let outside = books.clone();
+    let mut app = Rehearsal::start(move || {
+        let route = operation("invoice.issue.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value());
+        let route = route.in_doubt(ask(slow).after_quiet(3 * SECOND)).handle(lands_later);
+        App::new().topic("invoices", route).with_state(outside.clone())
+    })
+    .await
+    .unwrap();
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    app.complete_within(HOUR).await.unwrap();
+    app.pass(HOUR).await;
+    assert_eq!(books.effects().len(), 1, "it is not run again");
+    assert_eq!(app.state("acme", "invoice.issue.v1", &["1"]).unwrap(), "applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ran_under_a_former_name_does_not_run_under_the_new_one() {
+    let books = Destination::forgetful();
+    let (outside, renamed) = (books.clone(), Arc::new(AtomicBool::new(false)));
+    let is_renamed = renamed.clone();
+    let mut app = Rehearsal::start(move || {
+        let (name, formerly) = if is_renamed.load(Ordering::Relaxed) { ("issue.v1", vec!["invoice.v1"]) } else { ("invoice.v1", vec![]) };
+        let route = operation(name).tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).in_doubt(hold());
+        let route = formerly.into_iter().fold(route, |route, former| route.formerly(former));
+        App::new().topic("invoices", route.handle(issue)).with_state(outside.clone())
+    })
+    .await
+    .unwrap();
+    app.deliver("invoices", invoice("1", 5)).unwrap();
+    app.complete_within(SECOND).await.unwrap();
+    app.stop().await.unwrap();
+    renamed.store(true, Ordering::Relaxed);
+    app.restart().await.unwrap();
+    for id in ["1", "2", "2"] {
+        app.deliver("invoices", invoice(id, 5)).unwrap();
+    }
+    app.complete_within(SECOND).await.unwrap();
+    assert_eq!(books.effects().len(), 2, "the first one under its former name, the second one under the new one");
+    assert_eq!(app.state("acme", "invoice.v1", &["1"]).unwrap(), "applied");
+    assert_eq!(app.state("acme", "issue.v1", &["2"]).unwrap(), "applied");
+}

@@ -108,9 +108,11 @@ fn nothing_starts_from_a_parked_record_while_everything_is_let_go() {
     world.sync_all();
     world.crash(0);
     let is_admission = |entry: &Entry| matches!(entry, Entry::Admit { .. });
-    while !world.unsynced.iter().any(|(_, entries)| entries.iter().any(is_admission)) {
+    let rounds = (0..1_000).take_while(|_| {
         world.settle(&Act::Hang, 1);
-    }
+        !world.unsynced.iter().any(|(_, entries)| entries.iter().any(is_admission))
+    });
+    assert!(rounds.count() < 1_000, "it was to be admitted again");
     revoke(&mut world);
     world.sync_all();
     assert_eq!(world.starts.len(), 1, "the attempt that died");
