@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast long lint mutants hygiene latest bench broker
+.PHONY: help demo test test-fast long soak lint mutants hygiene latest bench broker
 
 # What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
 REAL_BROKER := real broker
@@ -26,6 +26,10 @@ test: ## everything: lint, the core alone, and all tests, those on a real Kafka 
 long: ## the proofs at length, some hours: says how far it is, and goes on where it was interrupted
 	tools/install.sh build broker
 	tools/long.sh
+
+soak: ## a service under steady load for two hours: whether memory and store level off (FOR=10m)
+	tools/install.sh build broker
+	RECEIPTED_SOAK="$(or $(FOR),2h)" cargo test --test soak
 
 test-fast: ## the tests that need no broker
 	tools/install.sh build trace deploy watch

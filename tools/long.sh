@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The proofs at length, in parts. Parts that are done are not done again, so that an interrupted run goes on where it was; a part that
 # fails stops it, and is the first of the next run. What a part came to belongs to the state of the files that it is about.
-# Usage: long.sh [NAME...], the parts whose names begin so: simulator, power, crash, kills.
+# Usage: long.sh [NAME...], the parts whose names begin so: simulator, power, crash, kills, soak.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,11 +60,13 @@ everything() {
         part "kills-$n-$whole" "kills:|silent duplicates" env RECEIPTED_SEED="$n" \
             cargo test --features crash-points --test crash_points -- kills/
     done
+    part "soak-$steady" "soak:|^ +[0-9]+ s" env RECEIPTED_SOAK=10m cargo test --test soak
 }
 
 worlds=$(digest src/protocol src/store/*.rs tests/simulation tests/simulation.rs Cargo.lock)
 disks=$(digest src/protocol src/store tests/power tests/power.rs Cargo.lock)
 whole=$(digest src tests/crash_points tests/crash_points.rs tests/support Cargo.lock)
+steady=$(digest src tests/soak.rs tests/support Cargo.lock)
 only=("$@")
 counting=yes
 parts=0

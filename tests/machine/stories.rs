@@ -2,9 +2,11 @@
 
 use crate::world::*;
 use receipted::protocol::{
+    doubt::Future,
     known::Entry,
     machine::{Bound, Event},
-    policy::Policy,
+    note::{Author, Ruling, Verdict},
+    policy::{Contract, Policy},
     time::Monotonic,
 };
 use std::time::Duration;
@@ -437,6 +439,49 @@ fn the_second_look_is_owed_after_a_crash_too() {
     let mut world = denied_once_and_run_again();
     world.crash(0);
     the_first_request_lands_and_is_found(world);
+}
+
+/// One effect, and two attempts whose answers were lost: while the second request can still land, it settles neither.
+#[test]
+fn the_attempt_beside_an_applied_one_is_asked_about_until_it_is_settled_too() {
+    let contract = Contract::DestinationDeduplicates { memory: Duration::from_secs(3600), then: Box::new(ask()) };
+    let mut world = World::new(Policy { attempts_max: 2, ..policy(contract) }, 4, vec![row("acme", "1", 1)]);
+    world.deduplicates = true;
+    let half_settled = |world: &World| {
+        world.about("acme/1").is_some_and(|known| known.receipt.applied().is_some() && !known.receipt.undecided().is_empty())
+    };
+    let rounds = (0..1_000).take_while(|_| {
+        world.settle(&Act::Lose, 1);
+        !half_settled(&world)
+    });
+    assert!(rounds.count() < 1_000, "{:?}", world.about("acme/1"));
+    world.settle(&Act::Lose, 300);
+    let receipt = &world.about("acme/1").unwrap().receipt;
+    assert!(receipt.undecided().is_empty() && !receipt.is_disputed(), "{receipt:?}");
+    assert_eq!((world.starts.len(), world.ledger["acme/1"].len()), (2, 1));
+}
+
+/// A denial that came early: a second look has to know until when the request could still land.
+#[test]
+fn when_a_denied_attempt_ended_is_known_until_its_request_cannot_land_any_more() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    let attempt = *world.running.keys().next().unwrap();
+    world.now += 100;
+    let ended = Future::EndedAt(Monotonic(world.now));
+    world.act_on(attempt, &Act::Lose);
+    world.sync_all();
+    world.wait(10);
+    let (known, by) = (world.about("acme/1").unwrap(), Author::Operator { name: "mia".into(), uid: 1 });
+    let (attempts, at) = (known.receipt.undecided(), world.clock().wall);
+    let verdict = Verdict { attempts, ruling: Ruling::NotDone, by, reason: "it cannot land any more".into(), at, fresh_key: false };
+    let entry = Entry::Rule { key: attempt.0, seen: known.revision(), verdict: Box::new(verdict) };
+    world.on(Event::Operator { request: 1, entry });
+    world.sync_all();
+    assert_eq!(world.machine.future(attempt.0, attempt.1), ended);
+    world.wait(500);
+    assert_ne!(world.machine.future(attempt.0, attempt.1), ended, "and nothing is remembered for longer");
 }
 
 #[test]

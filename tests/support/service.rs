@@ -76,6 +76,8 @@ pub struct Service {
     pub attempts_max: u32,
     pub unresolved_max: u32,
     pub parked_bytes_max: u64,
+    /// Bounds of the store's caches, where the test is about what is beside them.
+    pub caches: Option<u32>,
     pub first_start: Option<String>,
     pub session_ms: u64,
     pub drain_ms: u64,
@@ -115,6 +117,7 @@ impl Service {
             attempts_max: 5,
             unresolved_max: 100_000,
             parked_bytes_max: 1 << 30,
+            caches: None,
             first_start: Some("earliest".into()),
             session_ms: 10_000,
             drain_ms: 3_000,
@@ -420,12 +423,15 @@ pub fn role() {
 }
 
 fn set_up(service: &Service) -> Result<(Arc<SledStore>, Runner), receipted::store::Error> {
-    let options = Options {
+    let mut options = Options {
         parked_bytes_max: service.parked_bytes_max,
         disk_free_floor_bytes: 0,
         file_system: FileSystem::Any,
         ..Options::new(&service.store)
     };
+    if let Some(bytes) = service.caches {
+        (options.cache_bytes, options.known_bytes_max) = (u64::from(bytes), bytes as usize);
+    }
     let store = Arc::new(SledStore::open(&options)?);
     let routes = Arc::new(app(service).build().expect("the app builds"));
     Ok((store.clone(), Runner::new(settings(service), routes, store)))
