@@ -29,14 +29,17 @@ const ROUNDS: usize = 8;
 /// Records of a round: so many new operations, and repeats of any that there were.
 const NEW: usize = 700;
 const REPEATS: usize = 300;
-/// In so many rounds one process is killed, one is stopped, and the destination loses and refuses some requests.
+/// In so many rounds one process is killed and one is stopped; the lives between are long, so that a leak has time.
+const RESTARTS: usize = 64;
+/// Every so many rounds the destination loses and refuses some requests.
 const TURN: usize = 8;
 const FAULTS: u64 = 20;
 /// The store's caches, small, so that they are full soon: what grows after that is beside them.
 const CACHES: u32 = 2 << 20;
-/// What resident memory and store may grow by for each receipt, once the caches are full; and what does not grow with receipts, such as a
-/// table that doubles.
+/// What resident memory may grow by for each receipt in the life of a process, and from one start to a later one, which reads all that there
+/// is; what the store may grow by; and what does not grow with receipts, such as a table that doubles.
 const RESIDENT_EACH: u64 = 128;
+const START_EACH: u64 = 384;
 const STORE_EACH: u64 = 2048;
 const SLACK: u64 = 16 << 20;
 /// Lines of a run's table.
@@ -70,7 +73,7 @@ fn growth(samples: &[Sample]) -> Vec<String> {
     let receipts = highest(late, |sample| sample.receipts) - highest(early, |sample| sample.receipts);
     let mut wrong = Vec::new();
     let all: [(_, fn(&Sample) -> u64, _); 2] =
-        [("resident memory", |sample| sample.resident, RESIDENT_EACH), ("the store", |sample| sample.store, STORE_EACH)];
+        [("resident memory", |sample| sample.resident, START_EACH), ("the store", |sample| sample.store, STORE_EACH)];
     for (name, what, each) in all {
         let (before, after) = (highest(early, what), highest(late, what));
         let grown = after.saturating_sub(before);
@@ -78,6 +81,14 @@ fn growth(samples: &[Sample]) -> Vec<String> {
         if grown > each * receipts + SLACK {
             wrong.push(format!("{name} grew by {grown} bytes with {receipts} receipts, which is above {each} for each and {SLACK}"));
         }
+    }
+    let longest = samples.chunk_by(|a, b| a.starts == b.starts).max_by_key(|life| life.len()).expect("samples");
+    let (first, last) = (&longest[0], &longest[longest.len() - 1]);
+    let (grown, receipts) = (last.resident.saturating_sub(first.resident), last.receipts - first.receipts);
+    println!("soak: in the longest life resident memory grew by {} KiB with {receipts} receipts", grown >> 10);
+    if grown > RESIDENT_EACH * receipts + SLACK {
+        wrong
+            .push(format!("a process grew by {grown} bytes with {receipts} receipts, which is above {RESIDENT_EACH} for each and {SLACK}"));
     }
     wrong
 }
@@ -145,7 +156,7 @@ impl Soak {
             }
             let before = i64::try_from(self.records).unwrap();
             self.feed(round);
-            match round % TURN {
+            match round % RESTARTS {
                 3 => {
                     // In the middle of the round.
                     let some = before + i64::try_from(NEW / 4).unwrap();
@@ -236,20 +247,22 @@ fn what_a_service_holds_levels_off_and_nothing_is_lost_or_doubled() {
 
 /// The judge of growth, and a run of 200,000 receipts that holds so many bytes for each.
 fn memory_or_a_store_that_goes_on_growing_is_noticed() {
-    let run = |resident_each: u64, store_each: u64| -> Vec<Sample> {
+    let run = |life: u64, resident_each: u64, store_each: u64| -> Vec<Sample> {
         let sample = |at: u64| Sample {
             seconds: at,
             records: at * 1000,
             receipts: at * 1000,
-            starts: 1,
+            starts: at / life,
             resident: (60 << 20) + at * 1000 * resident_each,
             store: at * 1000 * store_each,
         };
         (0..200).map(sample).collect()
     };
-    assert_eq!(growth(&run(39, 1_000)), [""; 0], "an index and receipts");
-    assert_eq!(growth(&run(400, 1_000)).len(), 1, "a leak for each receipt");
-    assert_eq!(growth(&run(39, 3_000)).len(), 1, "a log that is not cleaned up");
+    assert_eq!(growth(&run(200, 39, 1_000)), [""; 0], "an index and receipts");
+    assert_eq!(growth(&run(20, 300, 1_000)), [""; 0], "what a start reads");
+    assert_eq!(growth(&run(200, 300, 1_000)).len(), 1, "a leak for each receipt");
+    assert_eq!(growth(&run(20, 600, 1_000)).len(), 1, "more from start to start");
+    assert_eq!(growth(&run(200, 39, 3_000)).len(), 1, "a log that is not cleaned up");
 }
 
 fn main() {

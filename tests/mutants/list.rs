@@ -94,7 +94,7 @@ pub const ALL: &[Mutant] = &[
 
     // What the store's writer lets stand.
     m(KNOWN, "if *seen != before || forgotten {", "if forgotten {",
-        "an admission stands only on the state that it was decided on", Simulation),
+        "an admission stands only on the state that it was decided on", Protocol),
     m(KNOWN, "if *seen != before || forgotten {", "if *seen != before {",
         "the writer looks at a memory again", Protocol),
     m(KNOWN, "if *seen != before && !verdict.is_found() {", "if *seen > before && !verdict.is_found() {",
@@ -231,7 +231,7 @@ pub const ALL: &[Mutant] = &[
     m(ARRIVE, "if head { self.ready.push_back(id) } else { self.waits_behind(assignment, id) }", "let _ = head; self.ready.push_back(id);",
         "a record waits behind the record before it in its lane", Machine),
     m(ARRIVE, "let running = if entry.busy_for(id) { Running::Here } else { Running::No };", "let running = if entry.busy_for(id) { Running::No } else { Running::No };",
-        "one attempt of an operation runs at once", Simulation),
+        "one attempt of an operation runs at once", Machine),
     m(ARRIVE, "if used >= policy.attempts_max || too_long {", "if too_long {",
         "attempts without effect are counted", Machine),
     m(ARRIVE, "_ => now.monotonic.after(wait),\n        };\n        if due", "_ => now.monotonic,\n        };\n        if due",

@@ -55,6 +55,20 @@ fn a_taken_attempt_number_is_lost_even_on_the_right_state() {
     assert_eq!(judged(&mut known, &entry), Judgement::Lost);
 }
 
+/// Another attempt, under a number that nobody took: what it rests on has changed all the same.
+#[test]
+fn an_admission_stands_only_on_the_state_that_it_was_decided_on() {
+    let mut known = Known::default();
+    judged(&mut known, &admit_entry(Revision(0), 1));
+    judged(&mut known, &fact_entry(1, no_effect()));
+    let before = known.clone();
+    for seen in [Revision(0), Revision(1), Revision(3)] {
+        assert_eq!(judged(&mut known, &admit_entry(seen, 2)), Judgement::Lost, "{seen:?} of {:?}", before.revision());
+    }
+    assert_eq!(known, before);
+    assert_eq!(judged(&mut known, &admit_entry(before.revision(), 2)), Judgement::Added);
+}
+
 #[test]
 fn the_memory_is_checked_again_when_the_admission_is_written() {
     for (now, expected) in [(49, Judgement::Lost), (50, Judgement::Added), (99, Judgement::Added), (100, Judgement::Lost)] {
