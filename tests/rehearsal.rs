@@ -386,20 +386,27 @@ async fn an_hour_without_a_destination_stops_at_a_bound_and_drains() {
     }
 }
 
+/// So long a request is on its way.
+async fn on_the_wire(by: Duration) {
+    let wire = Destination::forgetful();
+    wire.next([Answers::Late(by)]);
+    wire.book("", "").await.unwrap();
+}
+
 /// A lookup that sees nothing, and says so only after the quiet period: the request landed in between.
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_answers_after_the_quiet_period_and_began_before_it_proves_nothing() {
     async fn lands_later(op: Operation, State(books): State<Destination>) -> Result<Applied, Failure> {
         let key = op.provider_key().to_string();
         tokio::spawn(async move {
-            tokio::time::sleep(2 * SECOND).await;
+            on_the_wire(2 * SECOND).await;
             books.book(key, "").await.map(drop)
         });
         Err(Failure::unknown("no answer"))
     }
     async fn slow(op: Operation, State(books): State<Destination>) -> Result<Finding, std::io::Error> {
         let seen = find(op, State(books)).await;
-        tokio::time::sleep(4 * SECOND).await;
+        on_the_wire(4 * SECOND).await;
         seen
     }
     let books = Destination::forgetful();
