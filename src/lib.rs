@@ -187,6 +187,11 @@ pub use config::Config;
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+/// The program of the first day.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/FIRST_DAY.md")]
+pub struct FirstDayPage;
+
 /// Those of the page about tests.
 #[cfg(all(doctest, feature = "kafka"))]
 #[doc = include_str!("../docs/TESTING.md")]

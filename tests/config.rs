@@ -155,7 +155,10 @@ fn a_wrong_type_is_refused_with_its_place() {
 #[test]
 fn what_has_no_default_is_missing_by_name() {
     let error = Config::load(None, env(&[])).unwrap_err();
-    assert_eq!(error.to_string(), "kafka.brokers is not set; set it in the configuration file, or as RECEIPTED__KAFKA__BROKERS");
+    assert_eq!(
+        error.to_string(),
+        "kafka.brokers is not set; set it in the configuration file (`--config FILE`), or as RECEIPTED__KAFKA__BROKERS"
+    );
     assert!(matches!(load("[kafka]\nbrokers = \"b\"\n", &[]), Err(Error::Missing { key: "kafka.group", .. })));
     assert!(Config::load_store(None, env(&[("RECEIPTED__STORE__DIRECTORY", "/r")])).is_ok_and(|store| store.directory.as_os_str() == "/r"));
 }

@@ -84,7 +84,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// Set the key.
-    #[error("{key} is not set; set it in the configuration file, or as {variable}")]
+    #[error("{key} is not set; set it in the configuration file (`--config FILE`), or as {variable}")]
     Missing {
         /// The key with its section.
         key: &'static str,

@@ -5,10 +5,13 @@ use receipted::config::{Config, DEFAULTS};
 /// What is written, and the whole of what is said. `MINIMAL` stands in front unless the text has `[kafka]` itself.
 const MISTAKES: &[(&str, &str)] = &[
     // Missing.
-    ("[kafka]\ngroup = \"g\"\n", "kafka.brokers is not set; set it in the configuration file, or as RECEIPTED__KAFKA__BROKERS"),
+    (
+        "[kafka]\ngroup = \"g\"\n",
+        "kafka.brokers is not set; set it in the configuration file (`--config FILE`), or as RECEIPTED__KAFKA__BROKERS",
+    ),
     (
         "[kafka]\nbrokers = \"b:9092\"\ngroup = \" \"\n",
-        "kafka.group is not set; set it in the configuration file, or as RECEIPTED__KAFKA__GROUP",
+        "kafka.group is not set; set it in the configuration file (`--config FILE`), or as RECEIPTED__KAFKA__GROUP",
     ),
     // Unknown or in the wrong place.
     ("[runner]\npermit = 8\n", "runner.permit is no key of receipted (text): did you mean runner.permits?"),
