@@ -5,6 +5,8 @@
 
 #[path = "dashboards/panels.rs"]
 mod panels;
+#[path = "dashboards/picture.rs"]
+mod picture;
 #[path = "dashboards/query.rs"]
 mod query;
 #[path = "dashboards/server.rs"]
@@ -16,7 +18,13 @@ use query::Rule;
 use receipted::telemetry::table::{Kind, Label, Metric, TABLE};
 use serde_json::{Value, json};
 use server::Prometheus;
-use std::{collections::BTreeSet, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 use support::process;
 
 /// How long the demo may take until it only keeps on.
@@ -236,14 +244,32 @@ fn promtool_passes_the_rules_and_their_tests() {
     }
 }
 
+/// The pages show what the queries answered when a demo ran: `RECEIPTED_PICTURES=docs/pictures cargo test --test dashboards running_demo`.
+#[test]
+fn every_panel_has_its_picture_in_the_docs() {
+    let operations = page("docs/OPERATIONS.md");
+    for (row, panels) in picture::rows(&dashboard()) {
+        let file = picture::file(&row);
+        assert!(operations.contains(&format!("(pictures/{file})")), "docs/OPERATIONS.md does not show {file}");
+        let drawn = page(&format!("docs/pictures/{file}"));
+        for panel in panels {
+            let title = panels::text(&panel, "/title");
+            assert!(picture::shows(&drawn, &panel), "docs/pictures/{file} has no {title:?}: draw it anew");
+            assert!(!picture::shows(&drawn.replace(title, "gone"), &panel), "{title:?}: what is gone is missed");
+        }
+    }
+}
+
 // ---- the real thing
 
 #[test]
 fn every_query_and_every_alert_is_answered_from_a_running_demo() {
-    let mut demo = process::program("demo", Command::new(process::example("demo"))).arg("--keep").start();
-    let said = demo.wait_line("curl http://", DEMO_BOUND);
-    let address = said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
-    let prometheus = Prometheus::start(address, &std::path::absolute("dashboards/alerts.yml").unwrap());
+    // Before the demo, so that it sees counters rise from nothing.
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().to_string();
+    let prometheus = Prometheus::start(&address, &std::path::absolute("dashboards/alerts.yml").unwrap());
+    let began = Instant::now();
+    let mut demo = process::program("demo", Command::new(process::example("demo"))).arg("--keep").arg("--listen").arg(&address).start();
+    demo.wait_line(&format!("curl http://{address}/"), DEMO_BOUND);
     for (title, expr) in queries(&dashboard()) {
         let answer = prometheus.wait_numbers(&title, &asked(&expr));
         if title.starts_with("Accounting identity") {
@@ -259,6 +285,9 @@ fn every_query_and_every_alert_is_answered_from_a_running_demo() {
         for selector in query::read(&rule.expr).selectors {
             prometheus.wait_numbers(&rule.name, &selector.text);
         }
+    }
+    if let Some(folder) = std::env::var_os(picture::FOLDER) {
+        picture::draw(&dashboard(), &prometheus, began.elapsed().as_secs(), Path::new(&folder));
     }
     demo.signal(rustix::process::Signal::INT);
     demo.wait_success(DEMO_BOUND);

@@ -2,7 +2,7 @@
 //! account compares the destination's ledger with the receipts; the exit code is 1 if it does not add up.
 //!
 //! `cargo run --release --example demo`, and with `-- --keep` it stays up afterwards, with metrics; with `-- --brokers HOST:PORT` it plays
-//! on a real cluster, in topics and a group of its own that it takes away afterwards.
+//! on a real cluster, in topics and a group of its own that it takes away afterwards; `-- --listen 127.0.0.1:9464` says where its metrics are.
 
 mod account;
 mod keep;
@@ -15,7 +15,9 @@ mod stage;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use clap::Parser as _;
 use std::{
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     process::ExitCode,
 };
@@ -27,26 +29,27 @@ const MEANING: &str = "
   No client can stop a destination that breaks its word, but what it did is counted and has an incident.
 ";
 
+/// The main job with everything that usually goes wrong, and an account at the end.
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Stay up afterwards, with metrics.
+    #[arg(long)]
+    keep: bool,
+    /// Play on this cluster, in topics and a group "receipted-demo" that are taken away afterwards.
+    #[arg(long, value_name = "HOST:PORT")]
+    brokers: Option<String>,
+    /// Serve metrics here from the beginning, to watch it play; else where there is a free port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+}
+
 fn main() -> ExitCode {
     if std::env::var(process::ROLE).is_ok_and(|role| role == service::ROLE) {
         process::end_with_parent();
         return service::main();
     }
     process::play(&[("destination", support::destination::role)]);
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (keep, brokers) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => (false, None),
-        ["--keep"] => (true, None),
-        ["--brokers", brokers] => (false, Some(brokers)),
-        ["--keep", "--brokers", brokers] | ["--brokers", brokers, "--keep"] => (true, Some(brokers)),
-        _ => {
-            eprintln!("usage: demo [--keep] [--brokers HOST:PORT]");
-            eprintln!("  --keep      stays up afterwards, with metrics");
-            eprintln!("  --brokers   on this cluster, in topics and a group \"{}\" that are taken away afterwards", service::GROUP);
-            return ExitCode::from(2);
-        }
-    };
-    match run(keep, brokers) {
+    match run(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -57,8 +60,8 @@ fn main() -> ExitCode {
 }
 
 /// Plays, and says whether the account adds up.
-fn run(keep: bool, brokers: Option<&str>) -> Result<bool, String> {
-    let mut stage = stage::Stage::set(show::Show::new(), brokers)?;
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    let mut stage = stage::Stage::set(show::Show::new(), arguments.brokers.as_deref(), arguments.listen)?;
     // The tests' support panics when something does not come. The account is made all the same, and says what is missing.
     let played = catch_unwind(AssertUnwindSafe(|| scenes::play(&mut stage))).unwrap_or_else(|_| Err("see above".into()));
     stage.show.rest();
@@ -67,7 +70,7 @@ fn run(keep: bool, brokers: Option<&str>) -> Result<bool, String> {
     }
     let stopped = stage.stop_runner();
     let adds_up = account::settle(&stage).map(|adds_up| adds_up && played.is_ok() && stopped.is_ok());
-    if !keep {
+    if !arguments.keep {
         stage.clear();
     }
     let adds_up = adds_up?;
@@ -77,7 +80,7 @@ fn run(keep: bool, brokers: Option<&str>) -> Result<bool, String> {
     if adds_up {
         stage.show.say(MEANING);
     }
-    if keep {
+    if arguments.keep {
         keep::stay(&mut stage)?;
         stage.stop_runner()?;
         stage.clear();

@@ -37,6 +37,8 @@ pub struct Stage {
     pub cluster: Cluster,
     pub ledger: Control,
     address: String,
+    /// Where every runner serves its pages; else each finds a place.
+    listen: Option<SocketAddr>,
     runner: Option<Runner>,
     /// The last look at the metrics of each runner that has ended.
     past: Vec<Samples>,
@@ -100,7 +102,7 @@ fn given(brokers: &str) -> Result<(Broker, Cluster), String> {
 
 impl Stage {
     /// Starts the broker, unless one is given, and the destination.
-    pub fn set(show: Show, brokers: Option<&str>) -> Result<Self, String> {
+    pub fn set(show: Show, brokers: Option<&str>, listen: Option<SocketAddr>) -> Result<Self, String> {
         let folder =
             tempfile::Builder::new().prefix("receipted-demo-").tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
         let (broker, cluster) = match brokers {
@@ -110,7 +112,20 @@ impl Stage {
         let mut destination = process::role("destination").start();
         let address = destination.wait_line("destination ", BOUND).trim_start_matches("destination ").to_owned();
         let (sent, past, ledger) = (Sent::default(), Vec::new(), Control::of(address.clone()));
-        Ok(Self { show, sent, cluster, ledger, address, runner: None, past, complete: 0, _destination: destination, broker, folder })
+        Ok(Self {
+            show,
+            sent,
+            cluster,
+            ledger,
+            address,
+            listen,
+            runner: None,
+            past,
+            complete: 0,
+            _destination: destination,
+            broker,
+            folder,
+        })
     }
 
     pub fn store(&self) -> PathBuf {
@@ -142,7 +157,7 @@ impl Stage {
     /// Starts the runner and waits until it serves every partition. Says how long that took.
     pub fn start_runner(&mut self) -> Result<Duration, String> {
         let began = Instant::now();
-        let pages = free_address().map_err(|error| format!("no free port: {error}"))?;
+        let pages = self.listen.map_or_else(free_address, Ok).map_err(|error| format!("no free port: {error}"))?;
         let text = service::configuration(self.cluster.brokers(), self.broker.session(), &self.store(), pages, &self.address);
         std::fs::write(self.configuration(), text).map_err(|error| format!("no configuration: {error}"))?;
         let child = process::role(service::ROLE).arg("run").arg("--config").arg(self.configuration()).start();

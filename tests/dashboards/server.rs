@@ -6,11 +6,11 @@ use crate::support::{
 };
 use serde_json::Value;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// How long an answer may take to come: some scrapes, on a machine that has other things to do.
@@ -22,6 +22,26 @@ pub fn program(name: &str) -> PathBuf {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/prometheus/usr/bin");
     let found = std::env::split_paths(&path).chain([unpacked]).map(|folder| folder.join(name)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("{name} is missing: run tools/install.sh watch"))
+}
+
+/// One line of an answer over time.
+pub struct Series {
+    pub labels: BTreeMap<String, String>,
+    /// Seconds since the beginning, and the value there; gaps are left out.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    fn read(one: &Value, start: u64) -> Self {
+        let labels = one["metric"].as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()));
+        let point = |pair: &Value| Some((pair[0].as_f64()? - start as f64, pair[1].as_str()?.parse().ok()?));
+        let points = one["values"].as_array().unwrap().iter().filter_map(point).filter(|(_, value): &(f64, f64)| value.is_finite());
+        Self { labels: labels.collect(), points: points.collect() }
+    }
+}
+
+fn encoded(expr: &str) -> String {
+    expr.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 pub struct Prometheus {
@@ -55,14 +75,21 @@ impl Prometheus {
 
     /// The series of an answer, each with its value; the error is what Prometheus says.
     pub fn query(&self, expr: &str) -> Result<Vec<f64>, String> {
-        let encoded: String = expr.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let answer = self.get(&format!("/api/v1/query?query={encoded}"))?;
+        let answer = self.get(&format!("/api/v1/query?query={}", encoded(expr)))?;
         let series = answer.pointer("/data/result").and_then(Value::as_array).ok_or("no result")?;
         series
             .iter()
             .map(|one| one.pointer("/value/1").and_then(Value::as_str)?.parse().ok())
             .collect::<Option<_>>()
             .ok_or("no values".into())
+    }
+
+    /// The series of a query over the last so many seconds, a point each second.
+    pub fn range(&self, expr: &str, seconds: u64) -> Result<Vec<Series>, String> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|error| error.to_string())?.as_secs();
+        let answer = self.get(&format!("/api/v1/query_range?query={}&start={}&end={now}&step=1", encoded(expr), now - seconds))?;
+        let series = answer.pointer("/data/result").and_then(Value::as_array).ok_or("no result")?;
+        Ok(series.iter().map(|one| Series::read(one, now - seconds)).collect())
     }
 
     /// Waits until a query has series, and one of them a number.
