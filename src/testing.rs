@@ -11,7 +11,7 @@ pub use destination::{Answers, Booked, Destination, Effect, Fault};
 
 use crate::{
     handler::{AttemptInfo, BoxFuture, Delivery, Identified, Identity, Invalid, Looked, Operation, Record, RoutePlan, Routes},
-    protocol::{outcome::Outcome, park::Payload},
+    protocol::{outcome::Outcome, park::Payload, secret::Derivation},
 };
 use std::{
     future::poll_fn,
@@ -117,7 +117,7 @@ impl Delivered {
 /// Delivers one record of `topic` and runs its handler once.
 pub async fn deliver(routes: &Routes, topic: &str, record: RecordBuilder) -> Delivered {
     let record = record.build_for(routes, topic);
-    let prepared = match routes.identify(topic, &record) {
+    let prepared = match routes.identify(topic, &record, &Derivation::Unkeyed) {
         Identified::Skip => return Delivered::Skipped,
         Identified::DeadLetter(reason) => return Delivered::DeadLettered(reason),
         Identified::Invalid(invalid) => Err(invalid),
@@ -141,7 +141,7 @@ pub async fn deliver(routes: &Routes, topic: &str, record: RecordBuilder) -> Del
 /// The lookup's own error; or that the record carries no operation, or its route has no lookup.
 pub async fn look_up(routes: &Routes, topic: &str, record: RecordBuilder) -> Looked {
     let record = record.build_for(routes, topic);
-    match routes.identify(topic, &record) {
+    match routes.identify(topic, &record, &Derivation::Unkeyed) {
         Identified::Skip => Err("the record is skipped".into()),
         Identified::DeadLetter(reason) => Err(reason),
         Identified::Invalid(invalid) => Err(invalid.to_string()),
@@ -160,7 +160,8 @@ fn plan<'a>(routes: &'a Routes, identity: &Identity<'_>) -> Result<&'a RoutePlan
 
 fn delivery(record: &Arc<Record>, identity: Identity<'_>) -> Delivery {
     let info = AttemptInfo { correlation: identity.correlation(), ..AttemptInfo::default() };
-    Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), info))
+    let digest = identity.digest;
+    Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), digest, info))
 }
 
 /// Runs a future to its end on this thread, for handlers that need no runtime of their own.

@@ -3,7 +3,10 @@
 
 mod support;
 
-use receipted::prelude::*;
+use receipted::{
+    prelude::*,
+    protocol::key::{Alphabet, OperationKey},
+};
 use serde::Deserialize;
 use std::{
     io::Read,
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
                 a_program_runs_and_is_seen_and_settled_and_stops,
                 an_app_that_cannot_connect_ends_before_anything_is_taken,
                 an_existing_group_is_adopted,
+                digests_are_made_with_a_secret_that_the_store_is_bound_to_and_anew_with_another,
                 a_store_in_use_is_not_opened_twice,
                 the_cluster_is_asked_whether_it_goes_with_the_configuration,
                 an_app_that_would_read_its_own_dead_letters_does_not_start,
@@ -110,6 +114,13 @@ impl Program {
         );
         std::fs::write(program.file(), text).unwrap();
         program
+    }
+
+    /// Writes the configuration again, with one text in another's place.
+    fn set(&self, old: &str, new: &str) {
+        let text = std::fs::read_to_string(self.file()).unwrap();
+        assert!(text.contains(old), "{old} in {text}");
+        std::fs::write(self.file(), text.replace(old, new)).unwrap();
     }
 
     fn file(&self) -> PathBuf {
@@ -358,6 +369,70 @@ fn an_existing_group_is_adopted() {
     Program::stop(&mut child);
     let none = program.command(&["store", "adopt", "no-such-topic", "--reason", "x"]);
     assert!(refused(&none, 78).contains("no-such-topic"));
+}
+
+fn digests_are_made_with_a_secret_that_the_store_is_bound_to_and_anew_with_another() {
+    let program = Program::new("earliest");
+    let path = |name: &str| program.folder.path().join(name).to_str().unwrap().to_string();
+    let setting = |name: &str| format!("key_secret_file = {:?}\n", path(name));
+    for (name, secret) in [("one", "1".repeat(64)), ("two", "2".repeat(64)), ("short", "secret".into())] {
+        std::fs::write(path(name), format!("{secret}\n")).unwrap();
+    }
+    program.set("[runner]", &format!("{}[runner]", setting("one")));
+    let mut child = program.start();
+    program.ready(&mut child);
+    broker::shared().produce(&program.topic, ["a", "a", "lost-1"].map(order));
+    let outcome = |outcome: &str, records| {
+        program.wait_metric("receipted_operations_total", &[("topic", &program.topic), ("outcome", outcome)], records);
+    };
+    outcome("suppressed", 1.0);
+    outcome("parked", 1.0);
+    let show = ["operations", "show", "--tenant", "acme", "--operation", "ship.v1", "--id", "lost-1", "--output", "json"];
+    let shown: serde_json::Value = serde_json::from_str(done(&program.command(&show))).unwrap();
+    let plain = OperationKey::new("acme", "ship.v1", &["lost-1".into()], Alphabet::Token).unwrap().digest().to_string();
+    assert_eq!((&shown["id"][0], &shown["state"]), (&"lost-1".into(), &"in_doubt".into()), "a person can settle by it");
+    assert_ne!(shown["key"], plain.as_str());
+    let word = ["--reason", "seen at the depot", "--by", "ada"];
+    let settle = [
+        "operations",
+        "settle",
+        "--tenant",
+        "acme",
+        "--operation",
+        "ship.v1",
+        "--id",
+        "lost-1",
+        "--outcome",
+        "applied",
+        "--reference",
+        "parcel-9",
+    ];
+    done(&program.command(&[&settle[..], &word].concat()));
+    Program::stop(&mut child);
+    let logged = child.output();
+    assert!(!logged.contains(&plain) && !logged.contains("1111111111"), "{logged}");
+
+    for (name, said) in [("two", "made with the secret"), ("short", "openssl rand"), ("none", "No such file")] {
+        program.set(&setting("one"), &setting(name));
+        let output = program.command(&["run"]);
+        let refused = refused(&output, 78);
+        assert!(refused.contains(said) && refused.contains("store.key_secret_file"), "{refused}");
+        program.set(&setting(name), &setting("one"));
+    }
+    let file = path("export");
+    done(&program.command(&["store", "export", &file]));
+    program.set(&setting("one"), &setting("two"));
+    program.set(&format!("{:?}", program.store()), &format!("{:?}", path("anew")));
+    assert!(refused(&program.command(&["store", "import", &file]), 65).contains("--exported-key-secret-file"));
+    let imported = program.command(&["store", "import", &file, "--exported-key-secret-file", &path("one")]);
+    assert!(done(&imported).contains("2 operations"), "{}", text(&imported.stdout));
+    done(&program.command(&["store", "adopt", &program.topic, "--reason", "the old store is gone"]));
+    broker::shared().produce(&program.topic, ["a", "lost-1"].map(order));
+    let mut child = program.start();
+    program.ready(&mut child);
+    outcome("suppressed", 2.0);
+    outcome("applied", 0.0);
+    Program::stop(&mut child);
 }
 
 fn a_store_in_use_is_not_opened_twice() {

@@ -64,15 +64,18 @@ impl fmt::Display for Sample {
     }
 }
 
+/// A size in a sample, in bytes or counted.
+type Size = fn(&Sample) -> u64;
+
 /// What grows by more than receipts make it: the highest of the last quarter beside the highest of the second, in which the caches are
 /// full already. Within a quarter a process may be killed or stopped, and begins anew.
 fn growth(samples: &[Sample]) -> Vec<String> {
     let quarter = samples.len() / 4;
     let (early, late) = (&samples[quarter..2 * quarter], &samples[samples.len() - quarter..]);
-    let highest = |of: &[Sample], what: fn(&Sample) -> u64| of.iter().map(what).max().expect("samples");
+    let highest = |of: &[Sample], what: Size| of.iter().map(what).max().expect("samples");
     let receipts = highest(late, |sample| sample.receipts) - highest(early, |sample| sample.receipts);
     let mut wrong = Vec::new();
-    let all: [(_, fn(&Sample) -> u64, _); 2] =
+    let all: [(_, Size, _); 2] =
         [("resident memory", |sample| sample.resident, START_EACH), ("the store", |sample| sample.store, STORE_EACH)];
     for (name, what, each) in all {
         let (before, after) = (highest(early, what), highest(late, what));

@@ -21,6 +21,9 @@ mod kill;
 mod make;
 #[path = "store/model.rs"]
 mod model;
+#[cfg(feature = "sled")]
+#[path = "store/sealed.rs"]
+mod sealed;
 #[path = "store/self_test.rs"]
 mod self_test;
 #[cfg(feature = "sled")]
@@ -42,7 +45,13 @@ fn main() -> ExitCode {
     trials.extend(self_test::trials());
     #[cfg(feature = "sled")]
     trials.extend(
-        durable::trials().into_iter().chain(kill::trials()).chain(blocks::trials()).chain(disk::trials()).chain(transfer::trials()),
+        durable::trials()
+            .into_iter()
+            .chain(kill::trials())
+            .chain(blocks::trials())
+            .chain(disk::trials())
+            .chain(transfer::trials())
+            .chain(sealed::trials()),
     );
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

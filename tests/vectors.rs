@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use receipted::protocol::{
     fingerprint::Fingerprint,
     key::{Alphabet, DERIVATION_VERSION, KeyDigest, OperationKey, hex},
+    secret::{Derivation, KeySecret},
 };
 use serde_json::json;
 
@@ -72,6 +73,22 @@ fn canonical_bytes_and_digests_are_fixed() {
         }
         assert_eq!(hex(&bytes), vector.canonical);
         assert_eq!(blake3::hash(&bytes).to_hex().as_str(), vector.digest);
+    }
+}
+
+#[test]
+fn digests_with_a_secret_are_fixed_and_provider_keys_know_nothing_of_it() {
+    let secret = KeySecret::new(&[1; 32]).expect("a secret");
+    assert_eq!(secret.fingerprint().to_string(), "3142d6e6f70723b12710bed3ea02451c");
+    let key = key("acme", "charge.v1", &["INV-1"]);
+    let digest = Derivation::of(Some(&secret)).digest(&key);
+    assert_eq!(digest.to_string(), "a476c88430199c1ca9c7da400f345d43376617f747288cc68865602185cbee86");
+    assert_eq!(Derivation::of(None).digest(&key), key.digest());
+    // The definition, once more.
+    let made = blake3::derive_key("receipted 2026 key secret digests v1", &[1; 32]);
+    assert_eq!(blake3::keyed_hash(&made, &key.canonical_bytes()).to_hex().as_str(), digest.to_string());
+    for (bytes, is_taken) in [(0, false), (31, false), (32, true), (4096, true), (4097, false)] {
+        assert_eq!(KeySecret::new(&vec![7; bytes]).is_ok(), is_taken, "{bytes} bytes");
     }
 }
 

@@ -3,7 +3,10 @@
 use super::output::Output;
 use crate::{
     admin::command::{Filter, OutcomeWord},
-    protocol::key::{Alphabet, KeyDigest, OperationKey},
+    protocol::{
+        key::{Alphabet, KeyDigest, OperationKey},
+        secret::Derivation,
+    },
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -216,6 +219,10 @@ pub(super) enum StoreCommand {
         /// What `store export` wrote.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// The file with the exported store's secret, where it has one and the new store is to have another or none. The new store's is
+        /// the configuration's `store.key_secret_file`.
+        #[arg(long, value_name = "FILE")]
+        exported_key_secret_file: Option<PathBuf>,
         #[command(flatten)]
         at: StoreAt,
     },
@@ -251,7 +258,7 @@ pub(super) struct Word {
     pub(super) by: String,
 }
 
-/// An operation, by its digest or by its key.
+/// An operation, by its digest or by its key, which needs the configuration where that names a secret.
 #[derive(Debug, Args)]
 pub(super) struct KeyArgs {
     /// The digest, as listed.
@@ -269,13 +276,15 @@ pub(super) struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The digest, computed here: the key itself goes nowhere.
-    pub(super) fn digest(&self) -> Result<KeyDigest, String> {
+    /// The digest, computed here: neither the key nor the secret goes anywhere.
+    pub(super) fn digest(&self, derivation: &Derivation) -> Result<KeyDigest, String> {
         if let Some(digest) = &self.digest {
             return KeyDigest::parse(digest).ok_or_else(|| "a digest has 64 hexadecimal digits, as listed".into());
         }
         let (tenant, operation) = (self.tenant.as_deref().unwrap_or_default(), self.operation.as_deref().unwrap_or_default());
-        OperationKey::new(tenant, operation, &self.id, Alphabet::Printable).map(|key| key.digest()).map_err(|error| error.to_string())
+        OperationKey::new(tenant, operation, &self.id, Alphabet::Printable)
+            .map(|key| derivation.digest(&key))
+            .map_err(|error| error.to_string())
     }
 }
 

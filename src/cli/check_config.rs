@@ -14,6 +14,7 @@ use std::{collections::BTreeSet, path::Path};
 
 pub(super) fn run(file: Option<&Path>, output: Output) -> Result<(), Failure> {
     let config = Config::load(file, std::env::vars_os())?;
+    config.store.key_secret()?;
     let line = |shown: &Shown| json!({ "key": shown.key, "value": shown.value, "from": shown.origin.to_string() });
     let lines: Vec<_> = config.shown().iter().map(line).collect();
     print(&lines, output, |_| {

@@ -12,6 +12,7 @@ use crate::{
         view::{AttemptView, Listing, NoteLine, OperationLine, OperationView, VerdictView},
     },
     config::Config,
+    protocol::{key::KeyDigest, secret::Derivation},
 };
 use std::path::{Path, PathBuf};
 
@@ -41,12 +42,12 @@ pub(super) async fn run(command: OperationsCommand, config: Option<&Path>, outpu
             print(&duplicates, output, duplicates_text)
         }
         OperationsCommand::Show { key, at } => {
-            let view = client(&at, config)?.show(digest(&key)?).await?;
+            let view = client(&at, config)?.show(digest(&key, config)?).await?;
             print(&view, output, operation_text)
         }
         OperationsCommand::Settle { key, outcome, reference, attempts, cannot_land_any_more, fresh_key, word, at } => {
             let Word { reason, by } = word;
-            let (key, outcome) = (digest(&key)?.to_string(), outcome.into());
+            let (key, outcome) = (digest(&key, config)?.to_string(), outcome.into());
             let request = SettleRequest { key, outcome, reference, attempts, cannot_land_any_more, fresh_key, reason, by };
             let done = client(&at, config)?.settle(&request).await?;
             print(&done, output, done_text)
@@ -62,8 +63,9 @@ pub(super) async fn run(command: OperationsCommand, config: Option<&Path>, outpu
     }
 }
 
-fn digest(key: &KeyArgs) -> Result<crate::protocol::key::KeyDigest, Failure> {
-    key.digest().map_err(Failure::usage)
+fn digest(key: &KeyArgs, config: Option<&Path>) -> Result<KeyDigest, Failure> {
+    let secret = Config::load_store(config, std::env::vars_os())?.key_secret()?;
+    key.digest(&Derivation::of(secret.as_ref())).map_err(Failure::usage)
 }
 
 fn end(target: TargetArgs, with_repeats: Option<usize>, word: Word) -> EndRequest {

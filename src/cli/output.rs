@@ -90,7 +90,7 @@ impl From<handler::BuildError> for Failure {
 
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
-        Self::new(if let store::Error::InUse { .. } = error { SET_UP } else { STORE }, &error)
+        Self::new(if let store::Error::InUse { .. } | store::Error::Secret { .. } = error { SET_UP } else { STORE }, &error)
     }
 }
 

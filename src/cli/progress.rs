@@ -67,6 +67,7 @@ fn words(Step { stage, done, of }: Step) -> String {
         Stage::Checking => ("checking", "entries"),
         Stage::CheckingRecords => ("checking parked records", "pieces"),
         Stage::Writing => ("writing", "entries"),
+        Stage::Reading => return format!("reading keys: {} of {}{}", HumanBytes(done), HumanBytes(of), percent(done, of)),
         Stage::Filling => return format!("reading {} of {}{}", HumanBytes(done), HumanBytes(of), percent(done, of)),
     };
     match of {

@@ -4,6 +4,7 @@ use crate::{
     admin::server::{self, Served},
     config::{self, Config},
     handler::{BuildError, ReadyApp, RoutePlan, Routes},
+    protocol::secret::KeySecret,
     runner::{self, ErrorText, Health, Runner, Settings},
     store::{self, ReceiptStore, sled},
     telemetry::{
@@ -28,6 +29,9 @@ pub enum Error {
     /// Correct the app as its error says.
     #[error("the app does not hold")]
     App(#[from] BuildError),
+    /// As its error says.
+    #[error("the configuration does not hold")]
+    Config(#[from] config::Error),
     /// As the store's error says.
     #[error("the store cannot be used")]
     Store(#[from] store::Error),
@@ -57,10 +61,14 @@ impl Error {
         match self {
             Self::Runner(error) => error.exit_code(),
             Self::Store(
-                store::Error::InUse { .. } | store::Error::Foreign { .. } | store::Error::Format { .. } | store::Error::FileSystem { .. },
+                store::Error::InUse { .. }
+                | store::Error::Foreign { .. }
+                | store::Error::Format { .. }
+                | store::Error::FileSystem { .. }
+                | store::Error::Secret { .. },
             ) => 78,
             Self::Store(_) => 74,
-            Self::App(_) | Self::Listen { .. } | Self::Recorder(_) | Self::Socket(_) => 78,
+            Self::App(_) | Self::Config(_) | Self::Listen { .. } | Self::Recorder(_) | Self::Socket(_) => 78,
         }
     }
 }
@@ -89,7 +97,7 @@ impl<S: Send + Sync + 'static> NeedsEnd<S> {
             Some(address) => Some(TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?),
             None => None,
         };
-        let store = open(config.store.clone()).await?;
+        let store = open(config.store.clone(), config.store.key_secret()?).await?;
         let beside = match Beside::begin(&config, routes, &store, pages) {
             Ok(beside) => beside,
             Err(error) => {
@@ -149,7 +157,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Error> {
+async fn open(config: config::Store, key_secret: Option<KeySecret>) -> Result<Arc<dyn ReceiptStore>, store::Error> {
     let options = sled::Options {
         cache_bytes: config.cache_bytes,
         known_bytes_max: config.known_bytes_max,
@@ -157,6 +165,7 @@ async fn open(config: config::Store) -> Result<Arc<dyn ReceiptStore>, store::Err
         disk_free_floor_bytes: config.disk_free_floor_bytes,
         ballast_bytes: config.ballast_bytes,
         file_system: config.file_system,
+        key_secret,
         ..sled::Options::new(config.directory)
     };
     let store = blocking(move || sled::SledStore::open(&options)).await?;

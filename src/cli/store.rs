@@ -9,11 +9,14 @@ use super::{
 };
 use crate::{
     admin::look::Status,
-    config::Config,
+    config::{Config, key_secret},
     runner,
     store::{
         Imported, Partition,
-        sled::{self, transfer},
+        sled::{
+            self,
+            transfer::{self, Secrets},
+        },
     },
 };
 use serde_json::{Value, json};
@@ -24,7 +27,11 @@ pub(super) async fn run(command: StoreCommand, config: Option<&Path>, output: Ou
         StoreCommand::Status { at } => print(&client(&at, config)?.status().await?, output, status_text),
         StoreCommand::Verify { at } => verify(&directory(&at, config)?, output),
         StoreCommand::Export { file, at } => export(&directory(&at, config)?, &file, output),
-        StoreCommand::Import { file, at } => import(&file, &directory(&at, config)?, output),
+        StoreCommand::Import { file, exported_key_secret_file, at } => {
+            let exported = exported_key_secret_file.map(|file| key_secret("--exported-key-secret-file", &file)).transpose()?;
+            let new = Config::load_store(config, std::env::vars_os())?.key_secret()?;
+            import(&file, &directory(&at, config)?, &Secrets { exported, new }, output)
+        }
         StoreCommand::Adopt { target, offset, reason } => adopt(&target, offset, &reason, config, output),
     }
 }
@@ -42,6 +49,7 @@ fn verify(directory: &Path, output: Output) -> Result<(), Failure> {
         "store": report.store_id,
         "cluster": report.binding.as_ref().map(|(cluster, _)| cluster),
         "group": report.binding.as_ref().map(|(_, group)| group),
+        "key_secret": report.secret.map(|secret| secret.to_string()),
         "operations": report.operations,
         "notes": report.notes,
         "unresolved": report.unresolved,
@@ -101,10 +109,10 @@ fn export(directory: &Path, file: &Path, output: Output) -> Result<(), Failure> 
     })
 }
 
-fn import(file: &Path, directory: &Path, output: Output) -> Result<(), Failure> {
+fn import(file: &Path, directory: &Path, secrets: &Secrets, output: Output) -> Result<(), Failure> {
     check_file(file)?;
     let progress = Progress::begin(output);
-    let filled = transfer::import(file, directory, &mut |step| progress.step(step))?;
+    let filled = transfer::import(file, directory, secrets, &mut |step| progress.step(step))?;
     progress.end();
     let (report, origin) = (&filled.report, &filled.imported);
     let all = json!({

@@ -105,6 +105,18 @@ pub enum Error {
         /// What to write instead.
         remedy: Box<str>,
     },
+    /// Write a secret there, as `openssl rand -hex 32` makes one, and let this user read it.
+    #[error(
+        "{named_by} = {file:?} cannot be taken for a secret: {reason}; write one there, as `openssl rand -hex 32` makes it, and let this user alone read it"
+    )]
+    SecretFile {
+        /// The key or the argument that names the file.
+        named_by: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Give the variable a value of valid UTF-8.
     #[error("variable {name} is not valid UTF-8")]
     NotText {

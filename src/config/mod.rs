@@ -9,6 +9,7 @@ mod layers;
 mod raw;
 mod relations;
 mod resolve;
+mod secret_file;
 mod shown;
 mod value;
 
@@ -16,6 +17,7 @@ pub use crate::store::FileSystem;
 pub use error::{Error, Origin};
 pub use raw::Raw;
 pub use resolve::{DeadLetter, FirstStart, HeaderNames, Kafka, LogFormat, Reconcile, Runner, Store, Telemetry};
+pub use secret_file::key_secret;
 pub use shown::Shown;
 
 use layers::Layers;

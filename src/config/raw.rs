@@ -34,6 +34,7 @@ pub(super) struct Kafka {
 #[serde(deny_unknown_fields)]
 pub(super) struct Store {
     pub(super) directory: String,
+    pub(super) key_secret_file: String,
     pub(super) file_system: String,
     pub(super) cache_bytes: i64,
     pub(super) known_bytes_max: i64,

@@ -4,7 +4,9 @@ use super::{
     Error, kafka as client,
     layers::Layers,
     raw, relations,
-    value::{COUNT_MAX, brokers, count, directory, duration, first_start, group, listen, log_filter, member, required, size, topic, word},
+    value::{
+        COUNT_MAX, brokers, count, directory, duration, file, first_start, group, listen, log_filter, member, required, size, topic, word,
+    },
 };
 use crate::{handler::RoutePlan, protocol::time::UnixMillis, store::FileSystem};
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
@@ -72,6 +74,8 @@ impl fmt::Debug for Kafka {
 pub struct Store {
     /// The receipts' directory.
     pub directory: PathBuf,
+    /// The file with the secret that digests of keys are made with; see [`Store::key_secret`].
+    pub key_secret_file: Option<PathBuf>,
     /// Which file systems it may lie on.
     pub file_system: FileSystem,
     /// Bytes of cache.
@@ -236,6 +240,7 @@ pub(super) fn store(raw: &raw::Store, layers: &Layers) -> Result<Store, Error> {
     let file_system = word("store.file_system", &raw.file_system, &file_systems, layers)?;
     Ok(Store {
         directory: directory("store.directory", &raw.directory, layers)?,
+        key_secret_file: file("store.key_secret_file", &raw.key_secret_file, layers)?,
         file_system,
         known_bytes_max: size("store.known_bytes_max", raw.known_bytes_max, (1 << 16, COUNT_MAX), layers)?,
         cache_bytes: bytes("store.cache_bytes", raw.cache_bytes, 1 << 20)?,

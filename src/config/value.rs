@@ -95,6 +95,14 @@ pub(super) fn directory(key: &str, path: &str, layers: &Layers) -> Result<PathBu
     Err(layers.invalid(key, reason, "write the directory of the receipts, on a local disk that stays"))
 }
 
+/// A file's path; none where it is empty.
+pub(super) fn file(key: &str, path: &str, layers: &Layers) -> Result<Option<PathBuf>, Error> {
+    if path.chars().any(char::is_control) {
+        return Err(layers.invalid(key, "holds a control character", "write the path of a file"));
+    }
+    Ok(Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty()))
+}
+
 pub(super) fn duration(key: &str, text: &str, layers: &Layers) -> Result<Duration, Error> {
     let remedy = "write a number with its unit, from \"1ms\" to \"24h\", as in \"250ms\", \"30s\" or \"1h 30m\"";
     let parsed = humantime::parse_duration(text).map_err(|error| layers.invalid(key, format!("is no duration: {error}"), remedy))?;

@@ -44,15 +44,16 @@ pub struct Operation(Arc<About>);
 
 struct About {
     key: Arc<OperationKey>,
+    digest: KeyDigest,
     info: AttemptInfo,
     provider_key: OnceLock<ProviderKey>,
 }
 
 impl Operation {
-    /// Describes one attempt of the operation with this key.
+    /// Describes one attempt of the operation with this key, and the digest under which the store knows it.
     #[must_use]
-    pub fn new(key: Arc<OperationKey>, info: AttemptInfo) -> Self {
-        Self(Arc::new(About { key, info, provider_key: OnceLock::new() }))
+    pub fn new(key: Arc<OperationKey>, digest: KeyDigest, info: AttemptInfo) -> Self {
+        Self(Arc::new(About { key, digest, info, provider_key: OnceLock::new() }))
     }
 
     /// The tenant.
@@ -76,7 +77,7 @@ impl Operation {
     /// The digest that logs, metrics and headers carry.
     #[must_use]
     pub fn digest(&self) -> KeyDigest {
-        self.0.key.digest()
+        self.0.digest
     }
 
     /// The idempotency key to give to the destination: `rk1-` and 48 digits, the same over retries, replays and restarts.

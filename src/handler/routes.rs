@@ -17,6 +17,7 @@ use crate::protocol::{
     note::cut,
     park::Payload,
     policy::Lanes,
+    secret::Derivation,
 };
 use std::{fmt, sync::Arc};
 
@@ -103,6 +104,7 @@ pub struct Identity<'r> {
     /// The digest of its parameters.
     pub fingerprint: Fingerprint,
     parts: KeyParts<'r>,
+    derivation: &'r Derivation,
     rule: &'r IdentityRule,
     record: &'r Record,
 }
@@ -132,9 +134,9 @@ impl Identity<'_> {
     /// # Errors
     /// When an older name is none.
     pub fn into_keys(self) -> Result<Vec<(KeyDigest, OperationKey)>, Invalid> {
-        let (digest, rule) = (self.digest, self.rule);
+        let (digest, derivation, rule) = (self.digest, self.derivation, self.rule);
         let key = self.into_key();
-        let older = |name: &&'static str| key.renamed(name).map(|key| (key.digest(), key));
+        let older = |name: &&'static str| key.renamed(name).map(|key| (derivation.digest(&key), key));
         let older: Vec<_> = rule.formerly.iter().map(older).collect::<Result<_, _>>().map_err(|error| Invalid::of("formerly", error))?;
         Ok(std::iter::once((digest, key)).chain(older).collect())
     }
@@ -163,26 +165,27 @@ impl Routes {
         Record::named_by(payload, topic.and_then(|topic| topic.named_by.clone()))
     }
 
-    /// Finds the operation that a record of `topic` carries. Decides nothing about it, and never panics.
+    /// Finds the operation that a record of `topic` carries, with its digest as the store makes it
+    /// ([`ReceiptStore::derivation`](crate::store::ReceiptStore::derivation)). Decides nothing about it, and never panics.
     #[must_use]
-    pub fn identify<'r>(&'r self, topic: &str, record: &'r Record) -> Identified<'r> {
+    pub fn identify<'r>(&'r self, topic: &str, record: &'r Record, derivation: &'r Derivation) -> Identified<'r> {
         let Some(topic) = self.topics.iter().find(|known| known.name == topic) else {
             return Identified::Invalid(Invalid::of("topic", "the app has no route for it"));
         };
         if record.value().is_none() {
             return Identified::Skip;
         }
-        identify(&topic.node, record).unwrap_or_else(Identified::Invalid)
+        identify(&topic.node, record, derivation).unwrap_or_else(Identified::Invalid)
     }
 }
 
-fn identify<'r>(mut node: &'r Node, record: &'r Record) -> Result<Identified<'r>, Invalid> {
+fn identify<'r>(mut node: &'r Node, record: &'r Record, derivation: &'r Derivation) -> Result<Identified<'r>, Invalid> {
     let mut last = None;
     loop {
         match node {
             Node::Skip => return Ok(Identified::Skip),
             Node::DeadLetter => return Ok(Identified::DeadLetter(no_operation(last))),
-            Node::Run { route, rule } => return rule.identity(*route, record).map(Identified::Operation),
+            Node::Run { route, rule } => return rule.identity(*route, record, derivation).map(Identified::Operation),
             Node::By { part, on, otherwise } => {
                 let value = part.read_as("by", record)?;
                 node = on.iter().find(|(known, _)| *known == value).map_or(otherwise, |(_, node)| node);
@@ -212,10 +215,10 @@ impl IdentityRule {
         }
     }
 
-    fn identity<'r>(&'r self, route: usize, record: &'r Record) -> Result<Identity<'r>, Invalid> {
+    fn identity<'r>(&'r self, route: usize, record: &'r Record, derivation: &'r Derivation) -> Result<Identity<'r>, Invalid> {
         let parts = self.parts(record)?;
         let fingerprint = self.parameters.fingerprint(record)?;
-        Ok(Identity { route, digest: parts.digest(), fingerprint, parts, rule: self, record })
+        Ok(Identity { route, digest: derivation.digest_parts(&parts), fingerprint, parts, derivation, rule: self, record })
     }
 
     fn parts<'r>(&'r self, record: &'r Record) -> Result<KeyParts<'r>, Invalid> {

@@ -1,6 +1,7 @@
 //! Owns an operation's identity: tenant, operation name with version, business id, and what is derived from them. It never sees
 //! a partition, an offset or a time, so that no identity can be made of a delivery.
 
+use super::secret::Derivation;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -129,10 +130,11 @@ impl OperationKey {
         canonical_len(&self.tenant, &self.operation, &self.id)
     }
 
-    /// The store's key. Unkeyed: it can be guessed from a known id, and is not anonymous.
+    /// The digest without a secret; [`Derivation::digest`](super::secret::Derivation::digest) makes that of a store. It can be guessed
+    /// from a known id, and is not anonymous.
     #[must_use]
     pub fn digest(&self) -> KeyDigest {
-        KeyDigest(*blake3::hash(&self.canonical_bytes()).as_bytes())
+        Derivation::Unkeyed.digest(self)
     }
 
     /// What to give the destination as its idempotency key: the same over retries, replays and restarts.
@@ -148,10 +150,10 @@ impl OperationKey {
     }
 }
 
-/// Prints the digest only: a key's text may be personal data.
+/// Prints the operation's name only: the rest may be personal data, and a digest without the store's secret can be guessed.
 impl fmt::Debug for OperationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OperationKey({})", self.digest())
+        write!(f, "OperationKey({} ..)", self.operation)
     }
 }
 
@@ -183,10 +185,10 @@ impl<'a> KeyParts<'a> {
         Ok(Self { tenant, operation, id })
     }
 
-    /// The store's key, as [`OperationKey::digest`].
+    /// As [`OperationKey::canonical_bytes`].
     #[must_use]
-    pub fn digest(&self) -> KeyDigest {
-        KeyDigest(*blake3::hash(&canonical(&self.tenant, self.operation, &self.id)).as_bytes())
+    pub fn canonical_bytes(&self) -> Vec<u8> {
+        canonical(&self.tenant, self.operation, &self.id)
     }
 
     /// The key that they make.
@@ -197,10 +199,10 @@ impl<'a> KeyParts<'a> {
     }
 }
 
-/// Prints the digest only: a key's text may be personal data.
+/// As [`OperationKey`] is printed.
 impl fmt::Debug for KeyParts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyParts({})", self.digest())
+        write!(f, "KeyParts({} ..)", self.operation)
     }
 }
 

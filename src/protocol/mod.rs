@@ -21,6 +21,7 @@ pub mod park;
 pub mod policy;
 pub mod receipt;
 pub mod refused;
+pub mod secret;
 pub mod settle;
 pub mod skip;
 pub mod start;

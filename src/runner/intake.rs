@@ -12,6 +12,7 @@ use crate::{
         park::{Payload, SlotNotes},
         policy::Lanes,
         receipt::State,
+        secret::Derivation,
     },
     store::{Error, Partition, ReceiptStore},
 };
@@ -20,6 +21,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) struct Intake {
     routes: Arc<Routes>,
     store: Arc<dyn ReceiptStore>,
+    /// How the store's digests are made.
+    derivation: Derivation,
     lanes: BTreeMap<String, Lanes>,
     /// By route.
     replies: Vec<Replies>,
@@ -29,7 +32,8 @@ impl Intake {
     pub(super) fn new(routes: Arc<Routes>, store: Arc<dyn ReceiptStore>) -> Self {
         let lanes = routes.topics().map(|(topic, lanes)| (topic.to_string(), lanes)).collect();
         let replies = routes.operations().iter().map(replies).collect();
-        Self { routes, store, lanes, replies }
+        let derivation = store.derivation();
+        Self { routes, store, derivation, lanes, replies }
     }
 
     pub(super) fn topics(&self) -> Vec<String> {
@@ -58,7 +62,7 @@ impl Intake {
 
     fn delivery(&self, partition: &Partition, offset: i64, payload: &Arc<Payload>, notes: SlotNotes) -> Result<Delivery, Error> {
         let record = self.routes.record(&partition.topic, payload.clone());
-        let identified = self.routes.identify(&partition.topic, &record);
+        let identified = self.routes.identify(&partition.topic, &record, &self.derivation);
         if let Identified::Operation(identity) = &identified
             && self.is_answered(identity, &notes)
         {
@@ -81,7 +85,7 @@ impl Intake {
     /// When the store cannot be read.
     pub(super) fn content(&self, topic: &str, payload: &Arc<Payload>) -> Result<Content, Error> {
         let record: Record = self.routes.record(topic, payload.clone());
-        self.content_of(self.routes.identify(topic, &record))
+        self.content_of(self.routes.identify(topic, &record, &self.derivation))
     }
 
     fn content_of(&self, identified: Identified<'_>) -> Result<Content, Error> {

@@ -213,7 +213,7 @@ impl Engine {
             let read = store.payload(&park).and_then(|payload| Ok((payload, load(&*store, key)?)));
             match read {
                 Ok((Some(payload), known)) => {
-                    let about = known.key.as_ref().map(|name| super::producer::About::of(&known.receipt, name));
+                    let about = known.key.as_ref().zip(key).map(|(name, key)| super::producer::About::of(&known.receipt, key, name));
                     let letter = producer.letter(&park.slot, DeadLetterReason::Operator, &detail, &payload, about.as_ref());
                     producer.send(letter, move |result| teller.tell(Inbox::OperatorProduced(request, result)));
                 }

@@ -12,7 +12,7 @@ use crate::{
     crash::point,
     handler::{self, Answered, AttemptInfo, Delivery, Operation, Record, Reply, Routes},
     protocol::{
-        key::OperationKey,
+        key::{KeyDigest, OperationKey},
         machine::{Action, AttemptKey, Event, Replay, StartKind, Subject, WorkId},
         note::{AttemptId, DoubtReason, Slot},
         outcome::Outcome,
@@ -81,7 +81,7 @@ impl Tasks {
             correlation: subject.correlation.clone(),
             replay: if kind == StartKind::First { handler::Replay::First } else { handler::Replay::Repeat },
         };
-        let delivery = delivery(payload, subject.name.clone(), info);
+        let delivery = delivery(payload, subject.name.clone(), subject.key, info);
         point!("attempt/unprepared", said => return Err(said));
         let plan = &self.routes.operations()[subject.route];
         let prepared = plan.prepare(delivery).map_err(|invalid| invalid.to_string())?;
@@ -139,7 +139,7 @@ impl Tasks {
             correlation: subject.correlation.clone(),
             replay: if replay == Replay::Original { handler::Replay::First } else { handler::Replay::Repeat },
         };
-        let delivery = delivery(payload, subject.name.clone(), info);
+        let delivery = delivery(payload, subject.name.clone(), subject.key, info);
         let Some(call) = self.routes.operations()[subject.route].reply(Reply::new(delivery, answered)) else {
             return drop(self.inbox.send(Inbox::Replied(work, Ok(()))));
         };
@@ -173,7 +173,7 @@ impl Tasks {
             point!("lookup/unasked", said => return teller.tell(Inbox::LookedUp(key, started, Err(said))));
             let finding = match payload.and_then(|payload| {
                 let info = AttemptInfo { number: attempt.number, token: u64::from(attempt.number), key_generation, ..Default::default() };
-                let delivery = delivery(payload, name, info);
+                let delivery = delivery(payload, name, key, info);
                 routes.operations()[route].look_up(delivery).ok_or("the route has no lookup")?.map_err(|invalid| invalid.to_string())
             }) {
                 Ok(run) => tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err("no answer within its time limit".into())),
@@ -187,8 +187,8 @@ impl Tasks {
     }
 }
 
-fn delivery(payload: Arc<Payload>, name: Arc<OperationKey>, info: AttemptInfo) -> Delivery {
-    Delivery::new(Arc::new(Record::new(payload)), Operation::new(name, info))
+fn delivery(payload: Arc<Payload>, name: Arc<OperationKey>, key: KeyDigest, info: AttemptInfo) -> Delivery {
+    Delivery::new(Arc::new(Record::new(payload)), Operation::new(name, key, info))
 }
 
 /// No future outlives its runner: another one of this process may count quiet periods from its own start.
@@ -200,7 +200,7 @@ impl Drop for Tasks {
 
 /// What a lookup is made of.
 struct LookUp {
-    key: crate::protocol::key::KeyDigest,
+    key: KeyDigest,
     name: Arc<OperationKey>,
     route: usize,
     park: ParkId,
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Reads a parked record and finds its operation again.
-    fn unpark(&self, key: crate::protocol::key::KeyDigest, park: ParkId) {
+    fn unpark(&self, key: KeyDigest, park: ParkId) {
         let (store, intake) = (self.parts.store.clone(), self.parts.intake.clone());
         let teller = Teller::new(self.parts.inbox.clone(), move || Inbox::Event(Box::new(Event::NotUnparked { key })));
         tokio::task::spawn_blocking(move || {

@@ -48,15 +48,15 @@ pub(super) struct About {
 }
 
 impl About {
-    pub(super) fn of(receipt: &Receipt, name: &OperationKey) -> Self {
+    pub(super) fn of(receipt: &Receipt, key: KeyDigest, name: &OperationKey) -> Self {
         let correlation = receipt.admissions().values().find_map(|admission| admission.correlation.clone());
-        let (key, operation) = (name.digest(), name.operation().to_string());
+        let operation = name.operation().to_string();
         Self { key, operation, attempts: receipt.next_number() - 1, outcome: receipt.state().label(), correlation }
     }
 
     /// Of the operation that a record carries; the record's own correlation id goes first.
     pub(super) fn of_subject(subject: &Subject, receipt: &Receipt) -> Self {
-        let about = Self::of(receipt, &subject.name);
+        let about = Self::of(receipt, subject.key, &subject.name);
         Self { correlation: subject.correlation.clone().or(about.correlation.clone()), ..about }
     }
 }

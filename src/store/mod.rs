@@ -15,28 +15,31 @@
 
 mod digest_map;
 mod draft;
+mod error;
 mod index;
 pub mod memory;
 mod self_test;
 #[cfg(feature = "sled")]
 pub mod sled;
 
+pub use error::{Error, SecretProblem};
 pub use self_test::self_test;
+
+use error::PARKED_BYTES;
 
 use crate::protocol::{
     change::{Incident, Totals},
     fingerprint::Fingerprint,
     key::KeyDigest,
     known::{Answer, Entry, Known},
-    machine::Bound,
     note::Slot,
     park::{Park, ParkId, Payload, SlotNotes},
+    secret::Derivation,
     time::UnixMillis,
 };
 use std::{
     collections::BTreeMap,
     fmt,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -61,103 +64,6 @@ pub type Reply = Box<dyn FnOnce(Result<Appended, Error>) + Send>;
 
 /// Reads the wall clock for the writer: park notes that end, and the bounds of a destination's memory.
 pub type WallClock = Arc<dyn Fn() -> UnixMillis + Send + Sync>;
-
-/// Why the store cannot go on.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Stop the other process, or give this one a directory of its own.
-    #[error("store at {directory:?} is in use by another process{}", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
-    InUse {
-        /// The store's directory.
-        directory: PathBuf,
-        /// The process that holds it, where it can be told.
-        pid: Option<u32>,
-    },
-    /// Copy the directory aside before anything else, also before another start; then run `receipted store verify`. Restore it from an
-    /// older copy, or `receipted store adopt` with an empty one. It is not copied automatically: restarts would fill the disk.
-    #[error(
-        "store at {directory:?} is damaged: {detail}; nothing of it was deleted: copy the directory aside before anything else, then run `receipted store verify`"
-    )]
-    Corrupt {
-        /// The store's directory.
-        directory: PathBuf,
-        /// What was found, and where.
-        detail: String,
-    },
-    /// Put the store's directory on a local disk with ext4 or xfs, or say with `store.file_system = "any"` that its syncs and locks hold.
-    #[error("store at {directory:?} would lie on {kind}, {why}; use a local disk with ext4 or xfs, or set `store.file_system = \"any\"`")]
-    FileSystem {
-        /// The store's directory.
-        directory: PathBuf,
-        /// Its file system.
-        kind: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The store was written by another version of receipted.
-    #[error("store at {directory:?} has format {found}, and this program reads {expected}")]
-    Format {
-        /// The store's directory.
-        directory: PathBuf,
-        /// What it has.
-        found: u32,
-        /// What is read.
-        expected: u32,
-    },
-    /// Point the configuration at the store of this cluster and group, or give it a fresh directory and adopt the group's offsets.
-    #[error(
-        "store belongs to {what} {bound:?}, and this run names {given:?}; use the store of that {what}, or a fresh directory, which `receipted store adopt` makes"
-    )]
-    Foreign {
-        /// `cluster` or `group`.
-        what: &'static str,
-        /// What the store is bound to.
-        bound: String,
-        /// What this run names.
-        given: String,
-    },
-    /// The disk refused. What was not acknowledged may be lost; restart to read back what is there.
-    #[error("store cannot {action}: {detail}; {}", remedy(detail))]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The operating system's words.
-        detail: String,
-    },
-    /// An earlier write or sync failed, and the store takes nothing more.
-    #[error("store stopped after a failed write: {detail}")]
-    Stopped {
-        /// The first failure.
-        detail: String,
-    },
-    /// The note does not fit into an entry. Nothing of its batch was written. Cut the answer or the reason; it is a bug of the caller.
-    #[error("{what} has {bytes} bytes, more than the store's {limit}")]
-    TooLarge {
-        /// Which part of the note.
-        what: &'static str,
-        /// How long it is.
-        bytes: u64,
-        /// How long it may be.
-        limit: u64,
-    },
-    /// Nothing was started. Copy the directory aside and run `receipted store verify`; on sound data it is a bug of the store.
-    #[error(
-        "the store failed its self-test: {detail}; nothing was started, for effects could be doubled: copy its directory aside, run `receipted store verify`, and where that finds nothing report it as a bug"
-    )]
-    SelfTest {
-        /// What it did.
-        detail: String,
-    },
-    /// A bound of the store is reached, and nothing of the batch was written; completions are still taken.
-    #[error("store is at its bound of {limit} ({what})")]
-    Full {
-        /// Which bound.
-        what: &'static str,
-        /// Its value.
-        limit: u64,
-    },
-}
 
 /// Which store this is, and which process start holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,6 +208,11 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// Which store this is.
     fn identity(&self) -> &Identity;
 
+    /// How the digests are made under which this store knows operations.
+    fn derivation(&self) -> Derivation {
+        Derivation::Unkeyed
+    }
+
     /// Binds the store to a cluster and a group, once and durably; later calls compare.
     ///
     /// # Errors
@@ -395,33 +306,6 @@ pub trait ReceiptStore: Send + Sync + 'static {
     /// # Errors
     /// When the last batch or the note could not be made durable.
     fn close(&self) -> Result<(), Error>;
-}
-
-/// What to do about the operating system's words.
-/// The bound whose room is made by what is parked.
-const PARKED_BYTES: &str = "parked_bytes_max";
-
-impl Error {
-    /// Which bound the store is at; none for any other error.
-    #[must_use]
-    pub fn bound(&self) -> Option<Bound> {
-        match self {
-            Self::Full { what: PARKED_BYTES, .. } => Some(Bound::ParkedBytes),
-            Self::Full { .. } => Some(Bound::Space),
-            _ => None,
-        }
-    }
-}
-
-fn remedy(detail: &str) -> &'static str {
-    let is = |number: &str| detail.ends_with(&format!("(os error {number})"));
-    if is("28") || is("122") {
-        "free space on its disk, then start again"
-    } else if is("30") || is("13") || is("1") {
-        "let this user write there, then start again"
-    } else {
-        "look at its disk and its directory, then start again"
-    }
 }
 
 /// Compares what a store is bound to with what a run names.

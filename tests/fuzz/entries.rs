@@ -23,7 +23,7 @@ use receipted::{
         Error, Partition, ReceiptStore, Which,
         sled::{
             FileSystem, Options, Probe, SledStore,
-            transfer::{export, import},
+            transfer::{Secrets, export, import},
             verify,
         },
     },
@@ -62,7 +62,7 @@ pub fn full(folder: &Path) -> (PathBuf, PathBuf) {
     store.close().expect("closes");
     drop(store);
     export(&first, &file, &mut |_| {}).expect("exports");
-    import(&file, &root, &mut |_| {}).expect("imports");
+    import(&file, &root, &Secrets::default(), &mut |_| {}).expect("imports");
     (root, file)
 }
 

@@ -3,7 +3,7 @@
 use crate::{entries::full, input::cases};
 use proptest::prelude::*;
 use receipted::store::sled::{
-    transfer::{Error, import},
+    transfer::{Error, Secrets, import},
     verify,
 };
 use std::{fs, path::Path, sync::LazyLock};
@@ -43,7 +43,7 @@ fn assembled(chunks: &[(u8, Vec<u8>)]) -> Vec<u8> {
 fn refused(folder: &Path, bytes: &[u8]) -> Result<Error, TestCaseError> {
     let (file, place) = (folder.join("file"), folder.join("place"));
     fs::write(&file, bytes).expect("writes");
-    let error = match import(&file, &place, &mut |_| {}) {
+    let error = match import(&file, &place, &Secrets::default(), &mut |_| {}) {
         Err(error) => error,
         Ok(filled) => return Err(TestCaseError::fail(format!("taken: {}", filled.report))),
     };
@@ -90,7 +90,7 @@ proptest! {
         chunks[0].1[at] ^= byte;
         let (file, place) = (folder.path().join("file"), folder.path().join("place"));
         fs::write(&file, assembled(&chunks)).expect("writes");
-        match import(&file, &place, &mut |_| {}) {
+        match import(&file, &place, &Secrets::default(), &mut |_| {}) {
             Ok(_) => {
                 let report = verify(&place).expect("reads");
                 prop_assert!(report.is_sound(), "{}", report);

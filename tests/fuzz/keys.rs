@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::select};
 use receipted::{
     handler::{BuildError, Identified, Parameters, Part, Routes},
     prelude::*,
-    protocol::{key::OperationKey, park::Payload},
+    protocol::{key::OperationKey, park::Payload, secret::Derivation},
 };
 use std::{fmt, sync::Arc};
 
@@ -110,7 +110,7 @@ proptest! {
         };
         let payload = Arc::new(payload);
         let record = routes.record("t", payload.clone());
-        match routes.identify("t", &record) {
+        match routes.identify("t", &record, &Derivation::Unkeyed) {
             Identified::Skip => prop_assert!(payload.value.is_none() || declared.by.is_some()),
             Identified::DeadLetter(reason) => prop_assert!(declared.by.is_some() && reason.len() < 2_000),
             Identified::Invalid(invalid) => {
@@ -128,7 +128,7 @@ proptest! {
                 prop_assert_eq!(again.map(|again| again.digest()), Ok(digest));
                 // A delivery more, read in one piece, is the same operation.
                 let whole = Record::new(payload);
-                match routes.identify("t", &whole) {
+                match routes.identify("t", &whole, &Derivation::Unkeyed) {
                     Identified::Operation(other) => prop_assert_eq!((other.digest, other.fingerprint), (digest, print)),
                     // A field that no part of the key is made of may be no JSON that can be built.
                     Identified::Invalid(other) => prop_assert!(shown(&other).contains("not JSON"), "{}", other),
@@ -149,7 +149,7 @@ fn some_of_these_records_have_a_key_and_some_have_none() {
         let (declared, payload) = (declared(), any_record()).new_tree(&mut runner).unwrap().current();
         let Ok(routes) = declared.routes() else { continue };
         let record = routes.record("t", Arc::new(payload));
-        let end = match routes.identify("t", &record) {
+        let end = match routes.identify("t", &record, &Derivation::Unkeyed) {
             Identified::Operation(_) => 0,
             Identified::Invalid(_) => 1,
             Identified::Skip | Identified::DeadLetter(_) => 2,

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use receipted::{
     handler::{Identified, Routes},
     prelude::*,
-    protocol::fingerprint::{Error, Fingerprint},
+    protocol::{
+        fingerprint::{Error, Fingerprint},
+        secret::Derivation,
+    },
     testing::record,
 };
 use serde_json::Value;
@@ -26,7 +29,7 @@ fn json_at(pointer: &'static str) -> receipted::handler::Part {
 /// What a route makes of a value: its fingerprint, or what the error names.
 fn of(routes: &Routes, value: &[u8]) -> Result<Fingerprint, String> {
     let record = record().value(value).build_for(routes, "t");
-    match routes.identify("t", &record) {
+    match routes.identify("t", &record, &Derivation::Unkeyed) {
         Identified::Operation(identity) => Ok(identity.fingerprint),
         Identified::Invalid(invalid) => Err(invalid.to_string()),
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use receipted::{
     handler::{AttemptInfo, Delivery, Identified, Identity, NeedsHandler, Part, Routes},
     prelude::*,
-    protocol::outcome::Outcome,
+    protocol::{outcome::Outcome, secret::Derivation},
     testing::{self, Delivered, RecordBuilder, block_on},
 };
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,7 @@ pub(crate) fn outcome(routes: &Routes, record: RecordBuilder) -> Outcome {
 
 /// The record lives as long as the test.
 pub(crate) fn identified(routes: &Routes, record: RecordBuilder) -> Identified<'_> {
-    routes.identify("payments", Box::leak(Box::new(record.build_for(routes, "payments"))))
+    routes.identify("payments", Box::leak(Box::new(record.build_for(routes, "payments"))), &Derivation::Unkeyed)
 }
 
 pub(crate) fn identity(routes: &Routes, record: RecordBuilder) -> Identity<'_> {
@@ -117,8 +117,11 @@ pub(crate) fn invalid(routes: &Routes, record: RecordBuilder) -> Invalid {
 /// A delivery of the record's operation, as the runner makes one.
 pub(crate) fn delivery(routes: &Routes, record: RecordBuilder, info: AttemptInfo) -> Delivery {
     let record = record.build_for(routes, "payments");
-    match routes.identify("payments", &record) {
-        Identified::Operation(identity) => Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), info)),
+    match routes.identify("payments", &record, &Derivation::Unkeyed) {
+        Identified::Operation(identity) => {
+            let digest = identity.digest;
+            Delivery::new(record.clone(), Operation::new(Arc::new(identity.into_key()), digest, info))
+        }
         other => panic!("no operation: {other:?}"),
     }
 }

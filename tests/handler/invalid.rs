@@ -5,6 +5,7 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use receipted::{
     handler::Identified,
     prelude::*,
+    protocol::secret::Derivation,
     testing::{Delivered, record as bare},
 };
 
@@ -91,7 +92,7 @@ fn an_argument_that_does_not_decode_names_the_value() {
 #[test]
 fn a_topic_without_route_is_named() {
     let routes = routes(declared().handle(charge), Bank);
-    match routes.identify("elsewhere", &record("c", "a", 1).build()) {
+    match routes.identify("elsewhere", &record("c", "a", 1).build(), &Derivation::Unkeyed) {
         Identified::Invalid(fault) => assert_eq!(fault.to_string(), "topic: the app has no route for it"),
         other => panic!("{other:?}"),
     }

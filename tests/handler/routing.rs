@@ -4,6 +4,7 @@ use crate::bank::*;
 use receipted::{
     handler::{BuildError, Identified, NeedsHandler, Parameters, Part, Routes},
     prelude::*,
+    protocol::secret::Derivation,
     testing::record as bare,
 };
 use std::time::Duration;
@@ -29,7 +30,8 @@ fn topics_are_listed_with_their_lanes_and_operations_once() {
 fn a_replay_through_another_topic_is_the_same_operation() {
     let routes = built(declared().handle(charge), declared().handle(charge)).expect("a sound app");
     let record = record("c7", "ada", 7).build();
-    match (routes.identify("payments", &record), routes.identify("payments.replayed", &record)) {
+    match (routes.identify("payments", &record, &Derivation::Unkeyed), routes.identify("payments.replayed", &record, &Derivation::Unkeyed))
+    {
         (Identified::Operation(a), Identified::Operation(b)) => assert_eq!((a.route, a.digest), (b.route, b.digest)),
         other => panic!("{other:?}"),
     }

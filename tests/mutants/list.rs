@@ -325,6 +325,16 @@ pub const ALL: &[Mutant] = &[
     m("store/sled/transfer/file.rs", "if self.tally.entries > 0 && key <= self.last.as_slice() {", "if self.tally.entries > 0 && key.len() > 255 {",
         "the entries of an export are in order", Store),
 
+    // A secret.
+    m("protocol/secret.rs", "blake3::keyed_hash(&secret.digests, bytes)", "blake3::hash(bytes)",
+        "with a secret a digest cannot be guessed", Vectors),
+    m("store/sled/open.rs", "if operations > 0 {", "if operations > 1_000_000 {",
+        "a store that knows operations takes no first secret", Store),
+    m("store/sled/names.rs", "Self::Run(None) => Err(SecretProblem::Missing(bound)),", "Self::Run(None) => Ok(Names::Shut),",
+        "a store with a secret is not run without", Store),
+    m("store/sled/transfer/rekey.rs", "let incident = Incident { key: self.key(&incident.key)?, ..incident };", "",
+        "an import makes the digests in incidents anew", Store),
+
     // The runner.
     m("runner/engine.rs", "None => return Some(self.fail(error.into())),", "None => return None,",
         "a store that failed ends the process", Rehearsal),

@@ -91,7 +91,7 @@ fn an_offset_of_another_store_or_of_a_copy_is_refused() {
 fn a_rewind_by_an_operator_is_read_and_a_commit_that_a_crash_left_behind_is_not() {
     let of = |committed, writer, confirmed| Situation { committed: Some((committed, writer)), confirmed, ..known() }.decide();
     let rewound = Start { offset: 3, known_complete: 5, regression: Some(5) };
-    assert_eq!(of(3, Writer::Nobody, Some(5)), Ok(rewound.clone()));
+    assert_eq!(of(3, Writer::Nobody, Some(5)), Ok(rewound));
     assert_eq!(of(3, Writer::ThisStore, Some(5)), Ok(rewound), "with its metadata kept");
     assert_eq!(of(3, Writer::ThisStore, Some(3)), at(5));
 }

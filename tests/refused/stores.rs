@@ -154,7 +154,7 @@ fn imported(world: &World) -> Service {
     let new = world.service.with_store(&world.folder.path().join("imported"));
     let file = world.folder.path().join("export");
     transfer::export(&world.service.store, &file, &mut |_| {}).unwrap();
-    transfer::import(&file, &new.store, &mut |_| {}).unwrap();
+    transfer::import(&file, &new.store, &transfer::Secrets::default(), &mut |_| {}).unwrap();
     new
 }
 

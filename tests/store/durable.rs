@@ -345,7 +345,7 @@ fn another_format_is_refused(root: &Path) {
     let mut body = value[1..value.len() - 4].to_vec();
     assert_eq!(body[0], 2, "the format comes first");
     drop(db);
-    for format in [1, 3] {
+    for format in [1, 4] {
         body[0] = format;
         let db = raw(root);
         db.insert(key, seal(&key, &body)).expect("writes");

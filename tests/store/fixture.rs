@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     /// sled with room for next to nothing in memory, so that every read is one of the disk.
     #[cfg(feature = "sled")]
     SledWithoutMemory,
+    /// sled with a secret, and as little memory: every whole key is sealed, and opened again.
+    #[cfg(feature = "sled")]
+    SledSealed,
 }
 
 pub(crate) const KINDS: &[Kind] = &[
@@ -27,6 +30,8 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::Sled,
     #[cfg(feature = "sled")]
     Kind::SledWithoutMemory,
+    #[cfg(feature = "sled")]
+    Kind::SledSealed,
 ];
 
 impl Kind {
@@ -37,7 +42,7 @@ impl Kind {
             #[cfg(feature = "sled")]
             Self::Sled => true,
             #[cfg(feature = "sled")]
-            Self::SledWithoutMemory => false,
+            Self::SledWithoutMemory | Self::SledSealed => false,
         }
     }
 
@@ -48,8 +53,16 @@ impl Kind {
             Self::Sled => "sled",
             #[cfg(feature = "sled")]
             Self::SledWithoutMemory => "sled_without_memory",
+            #[cfg(feature = "sled")]
+            Self::SledSealed => "sled_sealed",
         }
     }
+}
+
+/// The secret of this number.
+#[cfg(feature = "sled")]
+pub(crate) fn secret(number: u8) -> receipted::protocol::secret::KeySecret {
+    receipted::protocol::secret::KeySecret::new(&[number; 32]).expect("a secret")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +101,7 @@ impl Fixture {
         let store = match kind {
             Kind::Memory => Store::Memory(MemoryStore::with_clock(clock)),
             #[cfg(feature = "sled")]
-            Kind::Sled | Kind::SledWithoutMemory => {
+            Kind::Sled | Kind::SledWithoutMemory | Kind::SledSealed => {
                 let directory = tempfile::tempdir().expect("a temporary directory");
                 let mut options = Options::new(directory.path().join("store"));
                 options.clock = clock;
@@ -96,8 +109,11 @@ impl Fixture {
                 options.file_system = FileSystem::Any;
                 options.probe = Probe::Off;
                 options.on_sync_failure = OnSyncFailure::Call(Arc::new(|error| panic!("a sync failed: {error}")));
-                if kind == Kind::SledWithoutMemory {
+                if !kind.remembers() {
                     options.known_bytes_max = 0;
+                }
+                if kind == Kind::SledSealed {
+                    options.key_secret = Some(secret(1));
                 }
                 let store = SledStore::open(&options).expect("the store opens");
                 Store::Sled(Box::new(Sled { store: Some(store), options, _directory: directory }))

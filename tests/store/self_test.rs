@@ -212,7 +212,7 @@ mod on_disk {
     use receipted::protocol::note::Fact;
     use receipted::store::sled::{
         Options, SledStore,
-        transfer::{export, import},
+        transfer::{Secrets, export, import},
         verify,
     };
     use std::path::Path;
@@ -241,7 +241,7 @@ mod on_disk {
         store.close().expect("closes");
         let (file, copy) = (root.with_extension("export"), root.with_extension("copy"));
         assert_eq!(export(root, &file, &mut |_| {}).expect("exports").operations, 1, "nobody's operation is counted");
-        import(&file, &copy, &mut |_| {}).expect("imports");
+        import(&file, &copy, &Secrets::default(), &mut |_| {}).expect("imports");
         let store = SledStore::open(&options(&copy)).expect("opens");
         self_test(&store).expect("a sound store");
         assert_eq!((probe(&store).revision(), store.sizes().operations), (Revision(2), 1));

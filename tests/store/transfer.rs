@@ -17,7 +17,7 @@ use receipted::{
         Error as StoreError, Marks, Partition, ReceiptStore, Which,
         sled::{
             adopt,
-            transfer::{Error, Filled, export, import},
+            transfer::{Error, Filled, Secrets, export, import},
             verify,
         },
     },
@@ -91,7 +91,7 @@ fn exported(root: &Path) -> PathBuf {
 }
 
 fn imported(file: &Path, root: &Path) -> Filled {
-    import(file, root, &mut |_| {}).expect("imports")
+    import(file, root, &Secrets::default(), &mut |_| {}).expect("imports")
 }
 
 type Raw = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -270,7 +270,7 @@ fn a_file_of_version_1_is_read(root: &Path) {
 fn refused(root: &Path, bytes: &[u8], what: &str) -> Error {
     let (file, place) = (beside(root, "damaged"), beside(root, "place"));
     fs::write(&file, bytes).expect("writes");
-    let error = import(&file, &place, &mut |_| {}).expect_err(what);
+    let error = import(&file, &place, &Secrets::default(), &mut |_| {}).expect_err(what);
     let named = matches!(error, Error::NotAnExport { .. } | Error::Version { .. } | Error::Cut { .. } | Error::Damaged { .. });
     assert!(named, "{what}: {error}");
     assert!(!place.exists() && !beside(root, "place.importing").exists(), "{what}: something is left");
@@ -368,9 +368,12 @@ fn another_version_is_refused_by_that_name(root: &Path) {
     let mut parts = bodies(&bytes);
     bytes[11] = 2;
     assert!(matches!(refused(root, &bytes, "version 2"), Error::Version { what: "export", found: 2, expected: 1, .. }));
+    parts[0].1[0] = 4;
+    let other = assembled(&parts, None);
+    assert!(matches!(refused(root, &other, "format 4"), Error::Version { what: "store", found: 4, expected: 2, .. }));
     parts[0].1[0] = 3;
     let other = assembled(&parts, None);
-    assert!(matches!(refused(root, &other, "format 3"), Error::Version { what: "store", found: 3, expected: 2, .. }));
+    assert!(matches!(refused(root, &other, "sealed, it says"), Error::Damaged { .. }), "its entries are not");
     assert!(matches!(refused(root, b"{\"operations\": []}", "no export"), Error::NotAnExport { .. }));
     assert!(matches!(refused(root, b"", "nothing"), Error::NotAnExport { .. }));
 }
@@ -378,9 +381,9 @@ fn another_version_is_refused_by_that_name(root: &Path) {
 fn an_import_goes_into_an_empty_directory_alone(root: &Path) {
     let file = exported(root);
     let before = entries(root);
-    assert!(matches!(import(&file, root, &mut |_| {}), Err(Error::NotEmpty { .. })));
+    assert!(matches!(import(&file, root, &Secrets::default(), &mut |_| {}), Err(Error::NotEmpty { .. })));
     assert_eq!(entries(root), before);
-    assert!(matches!(import(&file, &file, &mut |_| {}), Err(Error::NotEmpty { .. })), "a file is no directory");
+    assert!(matches!(import(&file, &file, &Secrets::default(), &mut |_| {}), Err(Error::NotEmpty { .. })), "a file is no directory");
     let empty = beside(root, "empty");
     fs::create_dir(&empty).expect("made");
     imported(&file, &empty);
@@ -390,15 +393,17 @@ fn an_import_goes_into_an_empty_directory_alone(root: &Path) {
     let foreign = beside(root, "foreign");
     fs::create_dir(&foreign).expect("made");
     fs::write(foreign.join("notes.txt"), "mine").expect("writes");
-    assert!(matches!(import(&file, &foreign, &mut |_| {}), Err(Error::NotEmpty { .. })));
-    assert!(matches!(import(&beside(root, "none"), &deep, &mut |_| {}), Err(Error::Io { action: "open", .. })));
+    assert!(matches!(import(&file, &foreign, &Secrets::default(), &mut |_| {}), Err(Error::NotEmpty { .. })));
+    assert!(matches!(import(&beside(root, "none"), &deep, &Secrets::default(), &mut |_| {}), Err(Error::Io { action: "open", .. })));
 }
 
 fn what_a_kill_left_is_named(root: &Path) {
     let file = exported(root);
     let half = beside(root, "new.importing");
     fs::create_dir(&half).expect("made");
-    assert!(matches!(import(&file, &beside(root, "new"), &mut |_| {}), Err(Error::Unfinished { path }) if path == half));
+    assert!(
+        matches!(import(&file, &beside(root, "new"), &Secrets::default(), &mut |_| {}), Err(Error::Unfinished { path }) if path == half)
+    );
     assert!(half.exists(), "it may be another's");
     let partial = beside(root, "later.partial");
     fs::write(&partial, "half").expect("writes");

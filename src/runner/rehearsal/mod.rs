@@ -277,7 +277,7 @@ impl Rehearsal {
     pub fn known(&self, tenant: &str, operation: &str, id: &[&str]) -> Result<Arc<Known>, Error> {
         let id: Vec<String> = id.iter().map(ToString::to_string).collect();
         let key = OperationKey::new(tenant, operation, &id, Alphabet::Printable)?;
-        Ok(self.store.load(&[key.digest()])?.pop().unwrap_or_default())
+        Ok(self.store.load(&[self.store.derivation().digest(&key)])?.pop().unwrap_or_default())
     }
 
     /// How many operations have attempts that nobody knows about.

@@ -3,6 +3,7 @@
 
 use super::{
     format::{self, Damage, Key, NoteKey, VALUE_VERSION},
+    names,
     places::BLOCKS_MAX,
 };
 use crate::protocol::key::KeyDigest;
@@ -23,6 +24,8 @@ pub(super) enum Error {
     Length(usize),
     #[error("there are {BLOCKS_MAX} blocks")]
     Blocks,
+    #[error("{0}")]
+    Name(#[from] names::Error),
 }
 
 /// The notes of one group while they are packed.
@@ -46,6 +49,18 @@ impl Packer {
 
     /// Adds a note: to the block that is being filled, where it fits, else to the next one.
     pub(super) fn add<T: Serialize + ?Sized>(&mut self, key: &KeyDigest, note: NoteKey, body: &T) -> Result<(), Error> {
+        self.put(key, note, |value| Ok(postcard::to_extend(body, value)?))
+    }
+
+    /// The same with a body that is written already.
+    pub(super) fn add_written(&mut self, key: &KeyDigest, note: NoteKey, body: &[u8]) -> Result<(), Error> {
+        self.put(key, note, |mut value| {
+            value.extend(body);
+            Ok(value)
+        })
+    }
+
+    fn put(&mut self, key: &KeyDigest, note: NoteKey, write: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, Error>) -> Result<(), Error> {
         if self.value.is_empty() {
             self.value.reserve(BLOCK_BYTES);
             self.value.push(VALUE_VERSION);
@@ -55,7 +70,7 @@ impl Packer {
         note.push(&mut self.value);
         let at = self.value.len();
         self.value.extend([0; 2]);
-        self.value = postcard::to_extend(body, std::mem::take(&mut self.value))?;
+        self.value = write(std::mem::take(&mut self.value))?;
         let bytes = self.value.len() - at - 2;
         let length = u16::try_from(bytes).map_err(|_| Error::Length(bytes))?;
         self.value[at..at + 2].copy_from_slice(&length.to_be_bytes());

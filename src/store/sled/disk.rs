@@ -5,8 +5,9 @@ use super::{
     super::Error,
     blocks::{self, Packer},
     directory::{Directory, io},
-    entries::{Broken, Counts, Entries, Parks, StoreMeta, StoredPark, Translation, add},
-    format::{self, Damage, Key, Meta, NoteKey, RawPark},
+    entries::{Beside, Broken, Counts, Entries, Parks, StoreMeta, StoredPark, Translation, add},
+    format::{self, Damage, FORMAT_SEALED, Key, Meta, NoteKey, RawPark},
+    names::{Names, Opener},
     places::short,
     progress::Progress,
     topics::Topics,
@@ -29,7 +30,7 @@ use std::{
     ops::RangeBounds,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -44,6 +45,8 @@ pub(super) struct Reader {
     root: PathBuf,
     db: RwLock<Option<Db>>,
     topics: RwLock<Topics>,
+    /// As they are until something else is found.
+    names: OnceLock<Names>,
 }
 
 /// An open store, as its writer has it.
@@ -72,7 +75,7 @@ impl Disk {
         // Before sled writes: an error of writing back is reported to the handles that are open by then, and to each of them once.
         let file = directory.open_db()?;
         let db = open_sled(root, &config)?;
-        let reader = Arc::new(Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default() });
+        let reader = Arc::new(Reader { root: root.into(), db: RwLock::new(Some(db)), topics: RwLock::default(), names: OnceLock::new() });
         let waker = Waker::start(config, Arc::downgrade(&reader))?;
         // Names first: sled has zeroed what its new snapshot does not need, and without that snapshot those zeros are a gap in its log.
         directory.sync()?;
@@ -135,7 +138,8 @@ impl Disk {
         self.counts.groups += 1;
         let mut topics = self.reader.topics_mut();
         let blocks = Packer::new(self.counts.blocks);
-        let mut translation = Translation { entries, blocks, topics: &mut topics, counts: &mut self.counts };
+        let names = self.reader.names();
+        let mut translation = Translation { entries, blocks, topics: &mut topics, names, counts: &mut self.counts };
         let translated = notes.iter().try_for_each(|note| translation.note(note)).and_then(|()| translation.finish());
         translated.map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })
     }
@@ -189,6 +193,29 @@ impl Reader {
 
     pub(super) fn topics_mut(&self) -> RwLockWriteGuard<'_, Topics> {
         self.topics.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the store's keys are written.
+    pub(super) fn names(&self) -> &Names {
+        self.names.get().unwrap_or(&Names::Clear)
+    }
+
+    /// Finds out how the store's keys are written, and whether `opener` may have it. Says nothing about a store that is not sealed: it
+    /// may be empty.
+    pub(super) fn recognize(&self, opener: Opener<'_>) -> Result<(), Error> {
+        if self.format()? != Some(FORMAT_SEALED) {
+            return Ok(());
+        }
+        let missing = || Error::Corrupt { directory: self.root.clone(), detail: "the entry that names its secret is missing".into() };
+        let bound = self.get_read(Key::Meta(Meta::Secret))?.ok_or_else(missing)?;
+        self.name(opener.names(bound).map_err(|problem| Error::Secret { directory: self.root.clone(), problem })?);
+        Ok(())
+    }
+
+    /// Says how the store's keys are written, once.
+    pub(super) fn name(&self, names: Names) {
+        // A second word is the same as the first: a store is opened once.
+        drop(self.names.set(names));
     }
 
     /// The error for an entry that cannot be read.
@@ -271,7 +298,7 @@ impl Reader {
     pub(super) fn known(&self, key: &KeyDigest, blocks: &[u64]) -> Result<Known, Error> {
         let mut known = Known::default();
         for block in blocks {
-            self.notes(*block, |at, digest, note, body| if digest == *key { self.add(&mut known, at, note, body) } else { Ok(()) })?;
+            self.notes(*block, |at, digest, note, body| if digest == *key { self.add(&mut known, key, at, note, body) } else { Ok(()) })?;
         }
         Ok(known)
     }
@@ -281,7 +308,7 @@ impl Reader {
         let mut operations: BTreeMap<KeyDigest, Known> = BTreeMap::new();
         for block in blocks {
             self.notes(*block, |at, digest, note, body| {
-                if short(&digest) == first { self.add(operations.entry(digest).or_default(), at, note, body) } else { Ok(()) }
+                if short(&digest) == first { self.add(operations.entry(digest).or_default(), &digest, at, note, body) } else { Ok(()) }
             })?;
         }
         Ok(operations)
@@ -305,8 +332,9 @@ impl Reader {
     }
 
     /// Adds one note to an operation. `at` is the key of its entry.
-    pub(super) fn add(&self, known: &mut Known, at: &[u8], note: NoteKey, body: &[u8]) -> Result<(), Error> {
-        add(known, note, body, &self.topics(), self).map_err(|broken| match broken {
+    pub(super) fn add(&self, known: &mut Known, key: &KeyDigest, at: &[u8], note: NoteKey, body: &[u8]) -> Result<(), Error> {
+        let beside = Beside { topics: &self.topics(), names: self.names(), parks: self };
+        add(known, key, note, body, &beside).map_err(|broken| match broken {
             Broken::Entry(damage) => self.damaged(at, damage),
             Broken::Store(error) => error,
         })

@@ -4,6 +4,7 @@
 use super::{
     blocks::{self, Packer},
     format::{self, CHUNK_BYTES, Damage, Key, Meta, NoteKey, RawPark},
+    names::Names,
     topics::Topics,
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         change::Total,
         key::{KeyDigest, OperationKey},
         known::Known,
-        note::{Admission, Doubt, Fact, Verdict},
+        note::{Admission, AttemptId, Doubt, Fact, Verdict},
         park::{Closing, End, Park, Payload, RecordDigest},
         time::UnixMillis,
     },
@@ -112,6 +113,7 @@ pub(super) struct Translation<'a> {
     pub(super) entries: Entries,
     pub(super) blocks: Packer,
     pub(super) topics: &'a mut Topics,
+    pub(super) names: &'a Names,
     pub(super) counts: &'a mut Counts,
 }
 
@@ -135,7 +137,7 @@ impl Translation<'_> {
         let entries = &mut self.entries;
         match note {
             Note::Admission { key, name, attempt, admission } => {
-                return self.under(key, NoteKey::Admission(*attempt), &(name, admission));
+                return self.admission(key, *attempt, name.as_deref(), admission);
             }
             Note::Fact { key, attempt, fact } => return self.under(key, NoteKey::Fact(*attempt), fact),
             Note::Doubt { key, attempt, doubt } => return self.under(key, NoteKey::Doubt(*attempt), doubt),
@@ -169,6 +171,13 @@ impl Translation<'_> {
             }
         }
         Ok(())
+    }
+
+    fn admission(
+        &mut self, key: &KeyDigest, attempt: AttemptId, name: Option<&OperationKey>, admission: &Admission,
+    ) -> Result<(), blocks::Error> {
+        self.counts.notes += 1;
+        put_admission(&mut self.blocks, self.names, key, attempt, name, admission)
     }
 
     fn under<T: Serialize + ?Sized>(&mut self, key: &KeyDigest, note: NoteKey, body: &T) -> Result<(), blocks::Error> {
@@ -225,12 +234,42 @@ impl From<Damage> for Broken {
     }
 }
 
+/// Packs an admission, with the whole key where it has one.
+pub(super) fn put_admission(
+    blocks: &mut Packer, names: &Names, key: &KeyDigest, attempt: AttemptId, name: Option<&OperationKey>, admission: &Admission,
+) -> Result<(), blocks::Error> {
+    let note = NoteKey::Admission(attempt);
+    if let Names::Clear = names {
+        return blocks.add(key, note, &(name, admission));
+    }
+    let seal = |name| Ok::<_, blocks::Error>(names.seal(key, &format::body(name)?)?);
+    blocks.add(key, note, &(name.map(seal).transpose()?, admission))
+}
+
+/// What an admission's body says: the whole key, where the note has it and it can be read, and the admission.
+pub(super) fn admitted(names: &Names, key: &KeyDigest, body: &[u8]) -> Result<(Option<OperationKey>, Admission), Damage> {
+    if let Names::Clear = names {
+        return format::read(body);
+    }
+    let (sealed, admission): (Option<Vec<u8>>, Admission) = format::read(body)?;
+    let name = sealed.map(|sealed| names.open(key, &sealed)).transpose()?.flatten();
+    Ok((name, admission))
+}
+
+/// What is needed beside a note to read it.
+pub(super) struct Beside<'a> {
+    pub(super) topics: &'a Topics,
+    pub(super) names: &'a Names,
+    pub(super) parks: &'a dyn Parks,
+}
+
 /// Adds one note to an operation.
-pub(super) fn add(known: &mut Known, note: NoteKey, body: &[u8], topics: &Topics, parks: &dyn Parks) -> Result<(), Broken> {
+pub(super) fn add(known: &mut Known, key: &KeyDigest, note: NoteKey, body: &[u8], beside: &Beside<'_>) -> Result<(), Broken> {
+    let Beside { topics, names, parks } = beside;
     match note {
         NoteKey::Admission(attempt) => {
-            let (name, admission): (Option<Arc<OperationKey>>, Admission) = format::read(body)?;
-            known.key = known.key.take().or(name);
+            let (name, admission) = admitted(names, key, body)?;
+            known.key = known.key.take().or(name.map(Arc::new));
             known.receipt.admit(attempt, admission);
         }
         NoteKey::Fact(attempt) => known.receipt.learn(attempt, format::read::<Fact>(body)?),

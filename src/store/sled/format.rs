@@ -6,6 +6,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// The layout of the whole store.
 pub(super) const FORMAT: u32 = 2;
+/// The same with keys that are sealed.
+pub(super) const FORMAT_SEALED: u32 = 3;
 /// The layout of a value.
 pub(super) const VALUE_VERSION: u8 = 1;
 /// Bytes of a parked record in one entry, at most: pages stay inside a segment.
@@ -35,6 +37,8 @@ pub(super) enum Meta {
     Counts,
     /// Which store this one was imported from, and what of it is unverified.
     Imports,
+    /// Which secret the digests are made with.
+    Secret,
 }
 
 /// A slot with its topic's number.
@@ -82,6 +86,11 @@ pub(super) enum Key {
     Closed(RawSlot),
 }
 
+/// Whether a store of this format can be read.
+pub(super) fn is_read(format: u32) -> bool {
+    matches!(format, FORMAT | FORMAT_SEALED)
+}
+
 /// Why an entry cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Damage {
@@ -90,6 +99,7 @@ pub(super) enum Damage {
     Version(u8),
     Checksum,
     Body,
+    Sealed,
 }
 
 impl std::fmt::Display for Damage {
@@ -100,6 +110,7 @@ impl std::fmt::Display for Damage {
             Self::Version(found) => write!(f, "its value has version {found}, and {VALUE_VERSION} is read"),
             Self::Checksum => f.write_str("its checksum does not match"),
             Self::Body => f.write_str("its body cannot be read"),
+            Self::Sealed => f.write_str("its key was not sealed with the store's secret"),
         }
     }
 }
@@ -153,6 +164,7 @@ impl Key {
                 1 => Meta::Binding,
                 2 => Meta::Counts,
                 3 => Meta::Imports,
+                4 => Meta::Secret,
                 _ => return None,
             }),
             TOPIC => Self::Topic(rest.u32()?),

@@ -49,7 +49,7 @@ impl<'a> Gather<'a> {
             return Ok(None);
         }
         let known = self.open.entry(key).or_default();
-        self.reader.add(known, at, note, body)?;
+        self.reader.add(known, &key, at, note, body)?;
         let may_settle = matches!(note, NoteKey::Fact(_) | NoteKey::Verdict | NoteKey::Ended(_));
         let complete = may_settle && known.receipt.state().is_settled() && !is_listed(known);
         Ok(if complete { self.open.remove(&key).map(|known| (key, known)) } else { None })
@@ -70,7 +70,7 @@ impl<'a> Gather<'a> {
                     if short(&digest) == short(&key) {
                         first.get_or_insert(digest);
                     }
-                    if digest == key { self.reader.add(&mut known, at, note, body) } else { Ok(()) }
+                    if digest == key { self.reader.add(&mut known, &key, at, note, body) } else { Ok(()) }
                 })
             });
             let pass = if first == Some(key) { Pass::Again } else { Pass::First };

@@ -12,6 +12,7 @@ mod gather;
 mod generations;
 #[cfg(feature = "crash-points")]
 mod kinds;
+mod names;
 mod offline;
 mod open;
 mod places;
@@ -48,6 +49,7 @@ use crate::protocol::{
     known::Known,
     note::Slot,
     park::{Park, ParkId, Payload, SlotNotes},
+    secret::{Derivation, KeySecret},
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -98,6 +100,8 @@ pub struct Options {
     pub ballast_bytes: u64,
     /// What happens when a write or a sync fails.
     pub on_sync_failure: OnSyncFailure,
+    /// The secret that digests of keys are made with, and keys sealed. The store is bound to it when it is made, or while it is empty.
+    pub key_secret: Option<KeySecret>,
     /// The writer's wall clock.
     pub clock: WallClock,
     /// For tests: called between writing and syncing; an error of it is the sync's.
@@ -124,6 +128,7 @@ impl Options {
             disk_free_floor_bytes: 256 * 1024 * 1024,
             ballast_bytes: 64 * 1024 * 1024,
             on_sync_failure: OnSyncFailure::Exit,
+            key_secret: None,
             clock: Arc::new(system_clock),
             before_sync: None,
             free_bytes: None,
@@ -262,6 +267,11 @@ fn gone() -> Error {
 impl ReceiptStore for SledStore {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn derivation(&self) -> Derivation {
+        // Only a command on a stopped store may lack the secret.
+        self.shared.reader.names().derivation().unwrap_or_default()
     }
 
     fn bind(&self, cluster: &str, group: &str) -> Result<(), Error> {

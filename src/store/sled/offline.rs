@@ -3,9 +3,10 @@
 use super::{
     super::{Error, Imported, Marks, Partition, system_clock},
     directory::{Directory, Missing},
-    disk::Disk,
+    disk::{Disk, Reader},
     entries::{Adoption, StoredPark},
     format::{self, Key},
+    names::Opener,
     open::open_disk,
     scan::{Contents, Strict, Visitor, scan},
     writer::write_adoption,
@@ -14,6 +15,7 @@ use crate::protocol::{
     change::{self, Total},
     key::{KeyDigest, hex},
     known::Known,
+    secret::{KeySecret, SecretFingerprint},
 };
 use std::{
     collections::BTreeMap,
@@ -48,6 +50,8 @@ pub enum Stage {
     CheckingRecords,
     /// Writes the export; in entries.
     Writing,
+    /// Reads the export, for what its keys have to become; in bytes.
+    Reading,
     /// Reads the export into a new store; in bytes.
     Filling,
     /// Waits for the disk.
@@ -67,6 +71,8 @@ pub struct Report {
     pub store_id: String,
     /// Cluster and group that it is bound to.
     pub binding: Option<(String, String)>,
+    /// The secret that digests of keys are made with.
+    pub secret: Option<SecretFingerprint>,
     /// Process starts.
     pub claims: u64,
     /// Groups that were written.
@@ -132,6 +138,9 @@ impl fmt::Display for Report {
         if let Some((cluster, group)) = &self.binding {
             writeln!(f, "bound to cluster {cluster:?}, group {group:?}")?;
         }
+        if let Some(secret) = &self.secret {
+            writeln!(f, "keys sealed, and digests made, with the secret {secret}")?;
+        }
         writeln!(f, "{} operations with {} notes, {} unresolved attempts", self.operations, self.notes, self.unresolved)?;
         writeln!(f, "{} park notes in {} chunks; {} open with {} bytes", self.parks, self.chunks, self.parked, self.parked_bytes)?;
         writeln!(f, "{} incidents", self.incidents)?;
@@ -165,17 +174,18 @@ pub fn verify(directory: &Path) -> Result<Report, Error> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_watched(directory: &Path, watch: &mut dyn FnMut(Step)) -> Result<Report, Error> {
-    let (disk, report) = audited(directory, watch)?;
+    let (disk, report) = audited(directory, None, watch)?;
     disk.close()?;
     Ok(report)
 }
 
 /// Opens a stopped store and checks it.
-pub(super) fn audited(directory: &Path, watch: Watch<'_>) -> Result<(Disk, Report), Error> {
+pub(super) fn audited(directory: &Path, secret: Option<&KeySecret>, watch: Watch<'_>) -> Result<(Disk, Report), Error> {
     watch(Step { stage: Stage::Opening, done: 0, of: 0 });
     let disk = Disk::open(Arc::new(Directory::take(directory, Missing::Refuse)?), CACHE_BYTES, None)?;
-    let mut audit = Audit { watch, report: Report::default(), effects: BTreeMap::new(), misnamed: BTreeMap::new(), counted_chunks: 0 };
-    match scan(&disk.reader, &mut audit) {
+    let (report, reader) = (Report::default(), disk.reader.clone());
+    let mut audit = Audit { watch, report, reader, effects: BTreeMap::new(), misnamed: BTreeMap::new(), counted_chunks: 0 };
+    match scan(&disk.reader, Opener::Command(secret), &mut audit) {
         Ok(contents) => audit.conclude(directory, &disk, contents),
         Err(error) => audit.report.found(error),
     }
@@ -191,7 +201,8 @@ pub(super) fn audited(directory: &Path, watch: Watch<'_>) -> Result<(Disk, Repor
 /// # Errors
 /// [`Error::InUse`] while a process runs on it, and what opening it says.
 pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str) -> Result<(), Error> {
-    let (mut disk, contents) = open_disk(Arc::new(Directory::take(directory, Missing::Create)?), CACHE_BYTES, None, &mut Strict)?;
+    let (mut disk, contents) =
+        open_disk(Arc::new(Directory::take(directory, Missing::Create)?), CACHE_BYTES, None, Opener::Command(None), &mut Strict)?;
     let marks = Marks::adopting(offset);
     let adoption = Adoption { offset, reason: reason.into(), at: system_clock() };
     let written = write_adoption(&mut disk, partition, contents.adoptions.len() as u64, marks, &adoption);
@@ -201,6 +212,7 @@ pub fn adopt(directory: &Path, partition: &Partition, offset: i64, reason: &str)
 struct Audit<'a> {
     watch: Watch<'a>,
     report: Report,
+    reader: Arc<Reader>,
     /// Operations with more than one effect, and how many.
     effects: BTreeMap<KeyDigest, u64>,
     /// Operations that carry another's name, and whose.
@@ -216,7 +228,8 @@ impl Visitor for Audit<'_> {
         if extra > 0 {
             self.effects.insert(key, extra);
         }
-        if let Some(other) = known.key.map(|name| name.digest()).filter(|other| *other != key) {
+        let derivation = self.reader.names().derivation();
+        if let Some(other) = derivation.zip(known.key).map(|(derivation, name)| derivation.digest(&name)).filter(|other| *other != key) {
             self.misnamed.insert(key, other);
         }
     }
@@ -259,6 +272,7 @@ impl Audit<'_> {
         let adoptions = contents.adoptions.into_iter();
         report.adoptions = adoptions.map(|(partition, adoption)| (partition, adoption.offset, adoption.reason)).collect();
         report.binding = contents.binding;
+        report.secret = contents.secret;
     }
 
     /// Opened less closed is what is there; every duplicate effect has its incident.

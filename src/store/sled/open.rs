@@ -8,6 +8,7 @@ use super::{
     entries::{Claim, Entries, StoreMeta},
     file_system::{self, DiskFacts, Trust},
     format::{FORMAT, Key, Meta},
+    names::{Names, Opener},
     probe::{self, Probe},
     room::Room,
     scan::{Contents, Visitor, scan},
@@ -18,9 +19,10 @@ use crate::{
     protocol::{
         key::{KeyDigest, hex},
         known::Known,
+        secret::KeySecret,
         time::UnixMillis,
     },
-    store::{Error, Identity, PreviousStop},
+    store::{Error, Identity, PreviousStop, SecretProblem},
 };
 use std::sync::{Arc, Mutex, OnceLock, RwLock, mpsc::sync_channel};
 
@@ -29,7 +31,8 @@ impl SledStore {
     ///
     /// # Errors
     /// [`Error::FileSystem`] where nothing may be trusted, [`Error::InUse`] with the other process's number, [`Error::Corrupt`] when
-    /// anything that was written is missing or damaged (nothing is deleted), [`Error::Format`], and what the disk says.
+    /// anything that was written is missing or damaged (nothing is deleted), [`Error::Format`], [`Error::Secret`] when it is not
+    /// the store's, and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let kind = file_system::check(&options.directory, options.file_system)?;
         let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);
@@ -37,7 +40,13 @@ impl SledStore {
         let room = Room::open(directory.clone(), options)?;
         let syncs = if options.probe == Probe::On { Some(probe::run(directory.root())?) } else { None };
         let mut warm = Warm(Cache::new(options.known_bytes_max));
-        let (mut disk, mut contents) = open_disk(directory.clone(), options.cache_bytes, options.before_sync.clone(), &mut warm)?;
+        let (mut disk, mut contents) = open_disk(
+            directory.clone(),
+            options.cache_bytes,
+            options.before_sync.clone(),
+            Opener::Run(options.key_secret.as_ref()),
+            &mut warm,
+        )?;
         let Warm(cache) = warm;
         cache.set_places(std::mem::take(&mut contents.places));
         let imported = RwLock::new(contents.imported());
@@ -94,29 +103,50 @@ impl Visitor for Warm {
 
 /// Opens and reads a store, and gives it its name when it has none.
 pub(super) fn open_disk<V: Visitor>(
-    directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, visitor: &mut V,
+    directory: Arc<Directory>, cache_bytes: u64, before_sync: Option<super::disk::BeforeSync>, opener: Opener<'_>, visitor: &mut V,
 ) -> Result<(Disk, Contents), Error> {
     let mut disk = Disk::open(directory, cache_bytes, before_sync)?;
     point!("open/unread", said => return Err(failed(said)));
-    let mut contents = scan(&disk.reader, visitor)?;
+    let mut contents = scan(&disk.reader, opener, visitor)?;
     point!("open/read", said => return Err(failed(said)));
     contents.check(disk.directory.root(), disk.progress())?;
-    if let Some(meta) = &contents.meta {
-        disk.resume(meta.store_id, contents.stored);
-    } else {
-        let meta = StoreMeta { format: FORMAT, store_id: uuid::Uuid::new_v4().into_bytes(), made: crate::store::system_clock() };
-        disk.resume(meta.store_id, contents.stored);
-        put(&mut disk, [(Key::Meta(Meta::Store), &meta)])?;
-        contents.meta = Some(meta);
+    let (found, secret) = (contents.meta.take(), opener.secret());
+    let new = || StoreMeta { format: FORMAT, store_id: uuid::Uuid::new_v4().into_bytes(), made: crate::store::system_clock() };
+    let (is_new, mut meta) = (found.is_none(), found.unwrap_or_else(new));
+    disk.resume(meta.store_id, contents.stored);
+    let names = Names::of(secret.as_ref().filter(|_| meta.format == FORMAT));
+    if is_new || matches!(names, Names::Sealed(_)) {
+        let operations = contents.index.operations();
+        if operations > 0 {
+            let problem = SecretProblem::Filled(operations);
+            return Err(Error::Secret { directory: disk.directory.root().into(), problem });
+        }
+        meta.format = names.format();
+        name(&mut disk, &meta, secret.as_ref())?;
+        disk.reader.name(names);
     }
+    contents.meta = Some(meta);
     Ok((disk, contents))
+}
+
+/// Writes what a store is, and which secret it has.
+fn name(disk: &mut Disk, meta: &StoreMeta, secret: Option<&KeySecret>) -> Result<(), Error> {
+    let mut entries = Entries::default();
+    let put = entries.put(Key::Meta(Meta::Store), meta);
+    let put = put.and_then(|()| secret.map_or(Ok(()), |secret| entries.put(Key::Meta(Meta::Secret), &secret.fingerprint())));
+    put.map_err(untranslated)?;
+    disk.write(&[], entries).map(drop)
+}
+
+fn untranslated(error: postcard::Error) -> Error {
+    Error::Io { action: "translate a note", detail: error.to_string() }
 }
 
 /// Writes entries that are no notes, durably.
 pub(super) fn put<T: serde::Serialize>(disk: &mut Disk, pairs: impl IntoIterator<Item = (Key, T)>) -> Result<(), Error> {
     let mut entries = Entries::default();
     for (key, body) in pairs {
-        entries.put(key, &body).map_err(|error| Error::Io { action: "translate a note", detail: error.to_string() })?;
+        entries.put(key, &body).map_err(untranslated)?;
     }
     disk.write(&[], entries).map(drop)
 }

@@ -7,6 +7,7 @@ use super::{
     entries::{Adoption, Claim, Counts, Import, StoreMeta, StoredClosing, StoredMarks, StoredPark, StoredTotal},
     format::{self, Damage, FORMAT, Key, Meta, RawPark},
     gather::{Gather, Pass},
+    names::Opener,
     places::Places,
 };
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
         key::{KeyDigest, hex},
         known::Known,
         park::{End, Openness, Park, ParkId, SlotNotes},
+        secret::SecretFingerprint,
     },
     store::index::Index,
 };
@@ -29,6 +31,7 @@ use std::{
 pub(super) struct Contents {
     pub(super) meta: Option<StoreMeta>,
     pub(super) binding: Option<(String, String)>,
+    pub(super) secret: Option<SecretFingerprint>,
     pub(super) claims: BTreeMap<u64, Claim>,
     pub(super) stops: BTreeSet<u64>,
     pub(super) adoptions: Vec<(Partition, Adoption)>,
@@ -82,11 +85,12 @@ struct Scan<'a, V> {
 }
 
 /// Reads everything but payload chunks.
-pub(super) fn scan<V: Visitor>(reader: &Reader, visitor: &mut V) -> Result<Contents, Error> {
+pub(super) fn scan<V: Visitor>(reader: &Reader, opener: Opener<'_>, visitor: &mut V) -> Result<Contents, Error> {
     // Before anything that another format may have.
-    if let Some(found) = reader.format()?.filter(|found| *found != FORMAT) {
+    if let Some(found) = reader.format()?.filter(|found| !format::is_read(*found)) {
         return Err(Error::Format { directory: reader.root().into(), found, expected: FORMAT });
     }
+    reader.recognize(opener)?;
     let mut scan = Scan { reader, visitor, contents: Contents::default(), gather: Gather::new(reader), park: None, read: 0 };
     for range in Key::without_chunks() {
         reader.with(|db| {
@@ -151,6 +155,7 @@ impl<V: Visitor> Scan<'_, V> {
             Key::Meta(Meta::Store) => contents.meta = Some(format::read(body)?),
             Key::Meta(Meta::Binding) => contents.binding = Some(format::read(body)?),
             Key::Meta(Meta::Counts) => contents.stored = format::read(body)?,
+            Key::Meta(Meta::Secret) => contents.secret = Some(format::read(body)?),
             Key::Meta(Meta::Imports) => contents.imports = format::read(body)?,
             Key::Topic(number) => self.reader.topics_mut().insert(number, &format::read::<String>(body)?),
             Key::Claim(claim) => drop(contents.claims.insert(claim, format::read(body)?)),

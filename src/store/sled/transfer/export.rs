@@ -52,7 +52,7 @@ pub fn export(directory: &Path, file: &Path, watch: &mut dyn FnMut(Step)) -> Res
     if fs::symlink_metadata(file).is_ok() {
         return Err(Error::Exists { file: file.into() });
     }
-    let (disk, report) = audited(directory, watch)?;
+    let (disk, report) = audited(directory, None, watch)?;
     if let Some(first) = report.problems.first() {
         disk.close()?;
         return Err(Error::Unsound { problems: report.problems_total, first: first.clone() });

@@ -205,9 +205,16 @@ impl Source {
         }
         // The format comes first: the rest may be another's.
         let format = format::first(&body).map_err(|damage| self.damaged(damage))?;
-        self.check_version("store", format, FORMAT)?;
+        if !format::is_read(format) {
+            self.check_version("store", format, FORMAT)?;
+        }
         self.header = format::read(&body).map_err(|damage| self.damaged(damage))?;
         Ok(())
+    }
+
+    /// Which file it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How many bytes were read.

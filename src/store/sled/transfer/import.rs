@@ -6,16 +6,17 @@ use super::{
         directory::{Directory, Missing, sync_directory},
         disk::Disk,
         entries::{Counts, Entries, Import, StoreMeta, StoredMarks},
-        format::{self, FORMAT, Key, Meta},
+        format::{self, Key, Meta},
         offline::{Report, Stage, Step, audited},
         topics::Topics,
     },
     Error,
     export::folder,
-    file::Source,
+    file::{Entry, Source},
     io_error,
+    rekey::{self, Rekey},
 };
-use crate::store::Marks;
+use crate::{protocol::secret::KeySecret, store::Marks};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -39,22 +40,36 @@ pub struct Filled {
     pub entries: u64,
 }
 
+/// The secrets of an import.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets {
+    /// The exported store's, where its keys are to be made anew and are made with one.
+    pub exported: Option<KeySecret>,
+    /// The new store's. Where it is none, and `exported` too, keys stay as they are.
+    pub new: Option<KeySecret>,
+}
+
 /// Makes a new store of an export, in a directory that is empty or not there. It is checked and durable when this returns. The store
-/// has an id of its own: it is not the exported one, whose process may have gone on. Tells now and then how far it is.
+/// has an id of its own: it is not the exported one, whose process may have gone on. Its operations get digests of the new secret, or of
+/// none, where that is another than the exported store's; some hundred bytes of memory for each are needed meanwhile. Tells now and then
+/// how far it is.
 ///
 /// # Errors
-/// [`Error::NotEmpty`]; [`Error::NotAnExport`], [`Error::Version`], [`Error::Cut`] or [`Error::Damaged`] as the file is; and what the
+/// [`Error::NotEmpty`]; [`Error::Secret`] and [`Error::Nameless`] where keys cannot be made anew; [`Error::NotAnExport`], [`Error::Version`], [`Error::Cut`] or [`Error::Damaged`] as the file is; and what the
 /// disk says. No store is left then.
-pub fn import(file: &Path, directory: &Path, watch: &mut dyn FnMut(Step)) -> Result<Filled, Error> {
-    let source = Source::open(file)?;
+pub fn import(file: &Path, directory: &Path, secrets: &Secrets, watch: &mut dyn FnMut(Step)) -> Result<Filled, Error> {
+    let exported = Source::open(file)?;
     let place = place(directory)?;
+    let reading = |source: &Source| watch(Step { stage: Stage::Reading, done: source.at(), of: source.length });
+    let rekey = rekey::plan(exported, secrets, reading)?;
+    let source = Source::open(file)?;
     let making = beside(&place);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder(&place)).map_err(io_error("make", folder(&place)))?;
     fs::DirBuilder::new().mode(0o700).create(&making).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Error::Unfinished { path: making.clone() },
         _ => io_error("make", &making)(error),
     })?;
-    let made = make(source, &making, watch).and_then(|filled| {
+    let made = make(source, &making, rekey, secrets, watch).and_then(|filled| {
         // Only an empty directory can be replaced.
         fs::rename(&making, &place).map_err(|error| match error.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => Error::NotEmpty { directory: directory.into() },
@@ -93,13 +108,13 @@ fn beside(place: &Path) -> PathBuf {
     name.into()
 }
 
-fn make(mut source: Source, making: &Path, watch: &mut dyn FnMut(Step)) -> Result<Filled, Error> {
+fn make(mut source: Source, making: &Path, rekey: Option<Rekey>, secrets: &Secrets, watch: &mut dyn FnMut(Step)) -> Result<Filled, Error> {
     let mut disk = Disk::open(Arc::new(Directory::take(making, Missing::Create)?), CACHE_BYTES, None)?;
-    let filled = fill(&mut source, &mut disk, watch);
+    let filled = fill(&mut source, &mut disk, rekey, watch);
     let closed = disk.close();
     filled?;
     closed?;
-    let (disk, report) = audited(making, watch)?;
+    let (disk, report) = audited(making, secrets.new.as_ref(), watch)?;
     disk.close()?;
     if let Some(first) = report.problems.first() {
         return Err(source.damaged(format!("what it holds has {} problems (the first: {first})", report.problems_total)));
@@ -108,7 +123,8 @@ fn make(mut source: Source, making: &Path, watch: &mut dyn FnMut(Step)) -> Resul
     Ok(Filled { report, imported, entries: source.entries() })
 }
 
-fn fill(source: &mut Source, disk: &mut Disk, watch: &mut dyn FnMut(Step)) -> Result<(), Error> {
+fn fill(source: &mut Source, disk: &mut Disk, mut rekey: Option<Rekey>, watch: &mut dyn FnMut(Step)) -> Result<(), Error> {
+    let format = rekey.as_ref().map_or(source.header.format, |rekey| rekey.names().format());
     let mut seen = Seen::default();
     loop {
         let begins = source.at();
@@ -117,14 +133,20 @@ fn fill(source: &mut Source, disk: &mut Disk, watch: &mut dyn FnMut(Step)) -> Re
         let seen = entries.iter().try_for_each(|(key, value)| seen.entry(key, value));
         seen.map_err(|damage| source.damaged(damage))?;
         entries.retain(|(key, _)| !is_own(key));
-        disk.fill(entries)?;
+        disk.fill(match &mut rekey {
+            Some(rekey) => anew(rekey, entries).map_err(|damage| source.damaged(damage))?,
+            None => entries,
+        })?;
+    }
+    if let Some(rekey) = rekey {
+        disk.fill(rekey.finish().map_err(|damage| source.damaged(damage))?)?;
     }
     let meta = seen.meta.take();
-    if meta.is_none_or(|meta| meta.store_id != source.header.store_id) {
+    if meta.is_none_or(|meta| (meta.store_id, meta.format) != (source.header.store_id, source.header.format)) {
         return Err(source.damaged("the store in it is not the one that its header names"));
     }
     let now = system_clock();
-    let store = StoreMeta { format: FORMAT, store_id: uuid::Uuid::new_v4().into_bytes(), made: now };
+    let store = StoreMeta { format, store_id: uuid::Uuid::new_v4().into_bytes(), made: now };
     let partitions = seen.partitions.into_iter().map(|(partition, watermark)| (partition.topic.to_string(), partition.number, watermark));
     let (from, exported) = (source.header.store_id, source.header.at);
     seen.imports.push(Import { from, exported, at: now, adoptions: seen.adoptions, partitions: partitions.collect() });
@@ -134,6 +156,13 @@ fn fill(source: &mut Source, disk: &mut Disk, watch: &mut dyn FnMut(Step)) -> Re
     disk.fill(own.0)?;
     watch(Step { stage: Stage::Syncing, done: 0, of: 0 });
     Ok(disk.filled(store.store_id, seen.groups)?)
+}
+
+/// Entries with their operations' new digests.
+fn anew(rekey: &mut Rekey, entries: Vec<Entry>) -> Result<Vec<Entry>, format::Damage> {
+    let mut made = Vec::with_capacity(entries.len());
+    entries.into_iter().try_for_each(|entry| rekey.entry(entry, &mut made))?;
+    Ok(made)
 }
 
 /// Entries that the new store writes itself.

@@ -4,11 +4,13 @@
 mod export;
 mod file;
 mod import;
+mod rekey;
 
 pub use export::{Exported, export};
-pub use import::{Filled, import};
+pub use import::{Filled, Secrets, import};
 
 use super::super::Error as StoreError;
+use crate::protocol::{key::KeyDigest, secret::SecretFingerprint};
 use std::{io, path::PathBuf};
 
 /// Why an export or an import was not done. Nothing of it is left behind.
@@ -77,6 +79,29 @@ pub enum Error {
         file: PathBuf,
         /// Where it ends.
         at: u64,
+    },
+    /// Name the exported store's own secret, or none where it has none.
+    #[error(
+        "the keys in {file:?} are {}; `--exported-key-secret-file` names the exported store's own secret, and only that",
+        .bound.map_or_else(|| "not made with a secret".into(), |bound| format!("made with the secret {bound}, which is not here"))
+    )]
+    Secret {
+        /// The file.
+        file: PathBuf,
+        /// The secret that its keys are made with; none where they are made without.
+        bound: Option<SecretFingerprint>,
+    },
+    /// Let the exported store run on until these operations were attempted, or their records discarded or dead-lettered, and export again.
+    #[error(
+        "{file:?} has {operations} operations that are known by their digest alone (the first: {first}), so that no other digest can be made of them; they are parked and were not attempted yet: let the exported store run on, or end their records by `receipted operations dead-letter` or `discard`, and export again"
+    )]
+    Nameless {
+        /// The file.
+        file: PathBuf,
+        /// How many.
+        operations: u64,
+        /// One of them.
+        first: KeyDigest,
     },
     /// Fetch the file again from where it was copied, or export again.
     #[error("{file:?} is damaged at byte {at}: {detail}; copy it again, or export again")]
