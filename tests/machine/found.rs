@@ -8,6 +8,8 @@ use receipted::protocol::{
     note::{AttemptId, Author, DoubtReason, Ruling, Verdict},
     outcome::Outcome,
     park::{End, EndKind},
+    policy::{Contract, Policy},
+    receipt::State,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -176,4 +178,56 @@ fn a_record_that_was_thrown_away_while_it_waited_for_its_permit_does_not_run() {
         assert_eq!(world.starts.iter().filter(|(operation, _)| operation == "acme/1").count(), 1, "{kind:?}: {:?}", world.starts);
         assert!(!world.ledger.contains_key("acme/1"));
     }
+}
+
+fn run_again_then_ask(unresolved_max: u32) -> Policy {
+    let Contract::DestinationDeduplicates { memory, .. } = rerun() else { unreachable!() };
+    let contract = Contract::DestinationDeduplicates { memory, then: Box::new(ask()) };
+    Policy { unresolved_max, attempts_max: 1_000, ..policy(contract) }
+}
+
+/// Nothing but running them again settles what a route at its bound has in doubt.
+#[test]
+fn a_paused_route_runs_again_what_is_in_doubt_and_takes_nothing_new() {
+    let mut world = World::new(run_again_then_ask(1), 4, vec![row("acme", "1", 1), row("acme", "2", 2)]);
+    world.deduplicates = true;
+    world.deliver(1);
+    world.sync_all();
+    world.act_all(&Act::Lose);
+    world.sync_all();
+    assert_eq!(world.machine.paused_routes().collect::<Vec<_>>(), [0]);
+    world.settle(&Act::Lose, 100);
+    assert_eq!(world.machine.paused_routes().count(), 1, "no answer has come yet");
+    assert!(world.starts.len() > 2 && world.starts.iter().all(|(operation, _)| operation == "acme/1"), "{:?}", world.starts);
+    world.settle(&Act::Apply, 100);
+    assert_eq!((world.machine.paused_routes().count(), world.committed, world.ledger.len()), (0, 2, 2));
+}
+
+/// What made room at a paused route has to be tried again, or is in doubt: the one waits, and must not stand in the other's way.
+#[test]
+fn parked_records_that_a_pause_holds_back_leave_room_to_those_in_doubt() {
+    let share = 2;
+    let log = (0..20).map(|i| row("acme", i, i)).collect();
+    let mut world = World::with(vec![run_again_then_ask(1)], limits(share, 10), log);
+    world.deduplicates = true;
+    let mut in_the_way = 0;
+    for round in 0..300 {
+        let in_flight = world.machine.in_flight(0).0;
+        world.deliver(10 - in_flight.min(10));
+        world.sync_all();
+        world.act_all(if round < 30 { &Act::NoEffect } else { &Act::Lose });
+        world.sync_all();
+        world.wait(500);
+        let parked =
+            |state: &State| world.disk.known.values().filter(|k| k.receipt.state() == *state && k.open_parks().next().is_some()).count();
+        let in_doubt = world.disk.known.values().any(|k| matches!(k.receipt.state(), State::InDoubt(_)) && k.open_parks().next().is_some());
+        if in_doubt && world.machine.paused_routes().count() == 1 {
+            in_the_way = in_the_way.max(parked(&State::Retryable));
+        }
+    }
+    let doubtful = world.disk.known.values().filter(|known| !known.receipt.unresolved().is_empty()).count();
+    assert!(doubtful < 5 && world.machine.paused_routes().count() == 1, "{doubtful} at a bound of one");
+    assert!(in_the_way > share, "{in_the_way} were parked beside one in doubt: this shows nothing");
+    world.settle(&Act::Apply, 5_000);
+    assert_eq!((world.ledger.len(), world.committed, world.open_parks().len()), (20, 20, 0), "{:?}", world.open_parks());
 }

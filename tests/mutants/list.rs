@@ -34,6 +34,7 @@ const DOUBTFUL: &str = "protocol/machine/doubtful.rs";
 const LEAVE: &str = "protocol/machine/leave.rs";
 const MACHINE: &str = "protocol/machine/mod.rs";
 const FUTURES: &str = "protocol/machine/futures.rs";
+const ASIDE: &str = "protocol/machine/aside.rs";
 const PERMITS: &str = "protocol/machine/permits.rs";
 
 #[rustfmt::skip]
@@ -270,8 +271,12 @@ pub const ALL: &[Mutant] = &[
         "nobody speaks for an attempt that is about to start", Machine),
     m(PERMITS, "self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max", "self.held.get(&asker.1).copied().unwrap_or(0) < usize::MAX",
         "a tenant has a share of the permits", Machine),
-    m(PERMITS, "!self.paused.contains(&asker.0) && self.held", "self.held",
+    m(PERMITS, "(asker.2.is_again() || !self.paused.contains(&asker.0)) && self.held", "self.held",
         "a paused route takes nothing new", Machine),
+    m(PERMITS, "(asker.2.is_again() || !self.paused.contains(&asker.0))", "!self.paused.contains(&asker.0)",
+        "a paused route runs again what is in doubt", Machine),
+    m(ASIDE, "(route, name.shared_tenant(), Origin::ParkedAgain)", "(route, name.shared_tenant(), Origin::Parked)",
+        "parked records that a pause holds back leave room to those in doubt", Machine),
     m(ATTEMPT, "Some(Bound::ParkedBytes) => Who::Parked,", "Some(Bound::ParkedBytes) => return,",
         "what is parked runs at the bound of parked bytes, for only that makes room", Machine),
     m(ATTEMPT, "Some(Bound::ParkedBytes) => Who::Parked,", "Some(Bound::ParkedBytes) => Who::Anybody,",

@@ -13,6 +13,7 @@ use crate::protocol::{
     known::Known,
     note::Slot,
     park::ParkId,
+    receipt::State,
     time::{Monotonic, Now},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,9 +85,10 @@ impl Aside {
         self.waking_of.get(asker).copied().unwrap_or(0)
     }
 
-    /// How many of its records are in memory, or about to be.
-    fn carried_of(&self, asker: &Asker) -> usize {
-        self.waking_of(asker) + self.read_of.get(asker).copied().unwrap_or(0)
+    /// How many records of its route and tenant are in memory, or about to be.
+    fn carried_of(&self, (route, tenant, _): &Asker) -> usize {
+        let all = Origin::PARKED.map(|origin| (*route, tenant.clone(), origin));
+        all.iter().map(|asker| self.waking_of(asker) + self.read_of.get(asker).copied().unwrap_or(0)).sum()
     }
 }
 
@@ -106,6 +108,7 @@ impl Machine {
             return true;
         }
         let asker = match (&known.key, self.aside.of.get(&key)) {
+            (Some(name), _) if matches!(known.receipt.state(), State::InDoubt(_)) => (route, name.shared_tenant(), Origin::ParkedAgain),
             (Some(name), _) => (route, name.shared_tenant(), Origin::Parked),
             (None, Some(asker)) => asker.clone(),
             (None, None) => (usize::MAX, "".into(), Origin::Parked),
@@ -177,6 +180,7 @@ impl Machine {
     }
 
     /// As many as may have permits at once, and with those that run or end twice as many; more would only hold their records in memory.
+    /// What is in doubt is counted apart: others that a pause of their route holds back leave it room.
     fn may_wake(&self, asker: &Asker) -> bool {
         let share = self.permits.tenant_share();
         self.aside.waking_of(asker) + self.permits.queued(asker) < share && self.aside.carried_of(asker) < share.saturating_mul(2)

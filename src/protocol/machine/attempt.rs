@@ -64,7 +64,12 @@ impl Machine {
     pub(super) fn asker(&self, id: WorkId) -> Option<Asker> {
         let work = self.works.get(&id)?;
         let subject = work.subject.as_ref()?;
-        let origin = if matches!(work.source, Source::Slot(_)) { Origin::Slot } else { Origin::Parked };
+        let origin = match (&work.source, work.kind) {
+            (Source::Slot(_), StartKind::Rerun) => Origin::SlotAgain,
+            (Source::Slot(_), _) => Origin::Slot,
+            (Source::Parked(_), StartKind::Rerun) => Origin::ParkedAgain,
+            (Source::Parked(_), _) => Origin::Parked,
+        };
         Some((subject.route, subject.name.shared_tenant(), origin))
     }
 

@@ -10,11 +10,30 @@ use std::{
     time::Duration,
 };
 
-/// Whether work comes from its partition or from a parked record. They take turns, so that neither starves the other.
+/// Where work comes from. All take turns, so that none starves another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
+    /// Its partition.
     Slot,
+    /// A parked record.
     Parked,
+    /// Its partition, to be run again while its operation is in doubt.
+    SlotAgain,
+    /// A parked record, to be run again while its operation is in doubt.
+    ParkedAgain,
+}
+
+impl Origin {
+    pub(super) const PARKED: [Self; 2] = [Self::Parked, Self::ParkedAgain];
+
+    fn is_parked(self) -> bool {
+        Self::PARKED.contains(&self)
+    }
+
+    /// Whether it may settle what is unresolved: no pause for too much of that holds it back.
+    fn is_again(self) -> bool {
+        matches!(self, Self::SlotAgain | Self::ParkedAgain)
+    }
 }
 
 /// Who may have a permit now.
@@ -92,7 +111,7 @@ impl Permits {
         };
         let may = |asker: &&Asker| {
             let gate = self.gates.get(&asker.0).is_none_or(|gate| *gate == Gate::Open);
-            gate && self.may_start(asker) && (who == Who::Anybody || asker.2 == Origin::Parked)
+            gate && self.may_start(asker) && (who == Who::Anybody || asker.2.is_parked())
         };
         let asker = self.queues.range(after).map(|(asker, _)| asker).chain(self.queues.keys()).find(may)?.clone();
         let queue = self.queues.get_mut(&asker)?;
@@ -115,7 +134,7 @@ impl Permits {
 
     /// Whether a permit may go to this asker, as far as its route and its tenant go.
     fn may_start(&self, asker: &Asker) -> bool {
-        !self.paused.contains(&asker.0) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max
+        (asker.2.is_again() || !self.paused.contains(&asker.0)) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max
     }
 
     /// From now on the route is asked before each of its attempts.
