@@ -2,7 +2,7 @@
 //!
 //! The list is checked with every run, so that it cannot rot. `make mutants` applies each change in a copy of the tree, builds what is
 //! needed there and runs the suite that has to notice; it says how far it is, goes on where it was stopped, and fails if a change is not
-//! noticed. `RECEIPTED_MUTANTS=text` plays those alone whose file or rule has that text in it.
+//! noticed. `RECEIPTED_MUTANTS=text` plays those alone whose file or rule has that text in it, or whose suite has that name.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -14,7 +14,7 @@ mod list;
 
 use bench::Bench;
 use libtest_mimic::Trial;
-use list::ALL;
+use list::{ALL, Mutant};
 use std::{collections::BTreeSet, path::Path};
 use support::process;
 
@@ -101,9 +101,11 @@ fn each_part_that_decides_is_in_the_list() {
 
 fn every_change_is_noticed() {
     let only = std::env::var("RECEIPTED_MUTANTS").unwrap_or_default();
-    let chosen: Vec<_> =
-        ALL.iter().filter(|mutant| only == "all" || mutant.file.contains(&only) || mutant.breaks.contains(&only)).collect();
-    assert!(!chosen.is_empty(), "no change has {only:?} in its file or rule");
+    let is_chosen = |mutant: &&Mutant| {
+        only == "all" || only == mutant.noticed_by.name() || mutant.file.contains(&only) || mutant.breaks.contains(&only)
+    };
+    let chosen: Vec<_> = ALL.iter().filter(is_chosen).collect();
+    assert!(!chosen.is_empty(), "no change has {only:?} in its file or rule, or as its suite");
     Bench::new().play(chosen);
 }
 
