@@ -125,6 +125,11 @@ fn deny(world: &mut World) {
     world.on(Event::Finished { attempt, outcome: Outcome::Unknown(DoubtReason::Unknown, String::new()) });
     world.sync_all();
     world.wait(1_000);
+    not_done(world);
+}
+
+/// A person says of the first operation that nothing came of it.
+fn not_done(world: &mut World) {
     let known = world.about("acme/1").unwrap();
     let by = Author::Operator { name: "mia".into(), uid: 1 };
     let (attempts, at) = (known.receipt.undecided(), world.clock().wall);
@@ -230,4 +235,22 @@ fn parked_records_that_a_pause_holds_back_leave_room_to_those_in_doubt() {
     assert!(in_the_way > share, "{in_the_way} were parked beside one in doubt: this shows nothing");
     world.settle(&Act::Apply, 5_000);
     assert_eq!((world.ledger.len(), world.committed, world.open_parks().len()), (20, 20, 0), "{:?}", world.open_parks());
+}
+
+/// One that waits, because its route is paused, does not hold the turn of those that go one at a time after a crash.
+#[test]
+fn what_waits_for_its_permit_after_a_crash_holds_nobody_else_up() {
+    let mut world = World::new(run_again_then_ask(1), 4, vec![row("acme", "1", 1), row("acme", "2", 2)]);
+    world.deduplicates = true;
+    world.deliver(2);
+    world.sync_all();
+    let second = *world.running.keys().find(|(operation, _)| *operation == key("acme", "2").digest()).unwrap();
+    world.act_on(second, &Act::Lose);
+    world.sync_all();
+    world.crash(0);
+    not_done(&mut world);
+    world.sync_all();
+    assert_eq!((world.state("acme", "1").as_str(), world.machine.paused_routes().count()), ("retryable", 1));
+    world.settle(&Act::Apply, 500);
+    assert_eq!((world.state("acme", "2").as_str(), world.committed, world.ledger.len()), ("applied", 2, 2), "{:?}", world.starts);
 }

@@ -4,7 +4,7 @@ use super::{
     Action, AttemptKey, Bound, DeadLetterReason, Machine, Tally, WorkId,
     futures::Life,
     partition::Gate,
-    permits::{Asker, Origin, Who},
+    permits::{Asker, Origin, Pace, Who},
     types::{Replay, Replies, StartKind, Then, Timer, doubt_reason},
     work::{Phase, Source, Work},
 };
@@ -20,8 +20,7 @@ use crate::protocol::{
 use std::sync::Arc;
 
 impl Machine {
-    /// Queues work for a permit. In-doubt work of an unclean stop goes one at a time, so that one poison record does not use up its
-    /// neighbours' attempts.
+    /// Queues work for a permit.
     pub(super) fn ask_permit(&mut self, id: WorkId, kind: StartKind) {
         self.make_active(id);
         self.set_phase(id, Phase::Permit);
@@ -32,36 +31,13 @@ impl Machine {
         if kind != StartKind::Rerun {
             work.rerun = None;
         }
-        let careful = work.key().is_some_and(|key| self.careful.contains(&key));
-        if careful && self.careful_turn.is_some_and(|turn| turn != id) {
-            if !self.careful_queue.contains(&id) {
-                self.careful_queue.push_back(id);
-            }
-            return;
-        }
-        if careful {
-            self.careful_turn = Some(id);
-        }
+        let pace = if work.key().is_some_and(|key| self.careful.contains(&key)) { Pace::One } else { Pace::Any };
         if let Some(asker) = self.asker(id) {
-            self.permits.ask(asker, id);
+            self.permits.ask(asker, pace, id);
         }
     }
 
-    /// Lets the next in-doubt work of an unclean stop have its turn.
-    pub(super) fn careful_done(&mut self, id: WorkId) {
-        self.careful_queue.retain(|other| *other != id);
-        if self.careful_turn != Some(id) {
-            return;
-        }
-        self.careful_turn = self.careful_queue.pop_front();
-        if let Some(next) = self.careful_turn
-            && let Some(asker) = self.asker(next)
-        {
-            self.permits.ask(asker, next);
-        }
-    }
-
-    pub(super) fn asker(&self, id: WorkId) -> Option<Asker> {
+    fn asker(&self, id: WorkId) -> Option<Asker> {
         let work = self.works.get(&id)?;
         let subject = work.subject.as_ref()?;
         let origin = match (&work.source, work.kind) {
@@ -88,7 +64,7 @@ impl Machine {
             let Some((work, known, subject)) = granted else { return };
             if known.revision() != work.seen {
                 self.permits.release(&subject.name.shared_tenant());
-                self.careful_done(id);
+                self.permits.not_alone(id);
                 self.decide_afresh(id);
                 self.settle_ready(now, actions);
                 continue;
@@ -110,7 +86,7 @@ impl Machine {
         let Some(known) = self.keys.get(&subject.key).map(|entry| entry.known.clone()) else { return };
         if let Err(reason) = result {
             self.release(id);
-            self.careful_done(id);
+            self.permits.not_alone(id);
             return self.dead_letter(id, DeadLetterReason::Undecodable, reason, actions);
         }
         let policy = &self.routes[subject.route].policy;
@@ -173,7 +149,7 @@ impl Machine {
         self.futures.not_admitted(attempt);
         actions.push(Action::Forget { work: id });
         self.release(id);
-        self.careful_done(id);
+        self.permits.not_alone(id);
         self.decide_afresh(id);
     }
 
@@ -257,7 +233,7 @@ impl Machine {
         self.append(Entry::Doubt { key, attempt: number, doubt: doubt.clone() }, Then::Nothing);
         let Some(id) = work else { return };
         let Some(known) = self.keys.get(&key).map(|entry| entry.known.clone()) else { return };
-        self.careful_done(id);
+        self.permits.not_alone(id);
         let mut after: Known = (*known).clone();
         after.receipt.doubt(number, doubt);
         let slot = self.slot_of(id);
@@ -279,7 +255,7 @@ impl Machine {
         if let Some(life) = self.futures.decided(&attempt) {
             self.permits.release(&life.tenant);
         }
-        self.careful_done(id);
+        self.permits.not_alone(id);
         self.careful.remove(&attempt.0);
         let Some(known) = self.keys.get(&attempt.0).map(|entry| entry.known.clone()) else { return };
         if !self.works.contains_key(&id) {
@@ -302,13 +278,15 @@ impl Machine {
     pub(super) fn detach(&mut self, id: WorkId, work: &Work) {
         let (Phase::Running(number), Some(key)) = (&work.phase, work.key()) else { return };
         // One that has ended, or passed its deadline, is nobody's any more: nothing waits behind it.
-        let Some(life) = self.futures.get_mut(&(key, *number)).filter(|life| life.work.is_some()) else { return self.careful_done(id) };
+        let Some(life) = self.futures.get_mut(&(key, *number)).filter(|life| life.work.is_some()) else {
+            return self.permits.not_alone(id);
+        };
         life.work = None;
         life.deposed = true;
         if let Some(entry) = self.keys.get_mut(&key) {
             entry.deposed.insert(*number);
         }
-        self.careful_done(id);
+        self.permits.not_alone(id);
     }
 
     /// Wakes those who waited behind an attempt of a partition that was taken away.

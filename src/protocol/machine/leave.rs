@@ -101,7 +101,7 @@ impl Machine {
             park: Arc::new(park),
             payload: work.payload.clone(),
         };
-        self.withdraw(id);
+        self.permits.withdraw(id);
         self.note(id, entry, Leave::Parked(reason));
     }
 
@@ -113,7 +113,7 @@ impl Machine {
     }
 
     pub(super) fn dead_letter(&mut self, id: WorkId, reason: DeadLetterReason, detail: String, actions: &mut Vec<Action>) {
-        self.withdraw(id);
+        self.permits.withdraw(id);
         self.set_phase(id, Phase::Producing(reason));
         let Some(work) = self.works.get_mut(&id) else { return };
         work.detail = cut(&detail, REASON_BYTES_MAX).into();
@@ -231,7 +231,7 @@ impl Machine {
 
     /// Takes work out of everything that names it, and lets those behind it go on.
     pub(super) fn remove(&mut self, id: WorkId) -> Option<Work> {
-        self.withdraw(id);
+        self.permits.withdraw(id);
         self.release(id);
         if let Some(work) = self.works.get(&id)
             && work.phase.waits()
@@ -240,7 +240,7 @@ impl Machine {
         }
         let work = self.works.remove(&id)?;
         self.detach(id, &work);
-        self.careful_done(id);
+        self.permits.not_alone(id);
         if let Source::Slot(assignment) = work.source
             && let Some(partition) = self.partitions.get_mut(&assignment.partition).filter(|p| p.assignment == assignment)
         {
@@ -286,15 +286,6 @@ impl Machine {
         let unused = |entry: &super::KeyEntry| !entry.is_busy() && entry.carried == 0;
         if self.keys.get(&key).is_some_and(unused) {
             self.keys.remove(&key);
-        }
-    }
-
-    /// Takes work out of the queue for permits.
-    pub(super) fn withdraw(&mut self, id: WorkId) {
-        if self.works.get(&id).is_some_and(|work| work.phase == Phase::Permit)
-            && let Some(asker) = self.asker(id)
-        {
-            self.permits.withdraw(&asker, id);
         }
     }
 

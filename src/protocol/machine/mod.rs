@@ -79,8 +79,6 @@ pub struct Machine {
     doubtful: BTreeMap<KeyDigest, Doubtful>,
     /// Operations in doubt since an unclean stop: rerun one at a time.
     careful: BTreeSet<KeyDigest>,
-    careful_turn: Option<WorkId>,
-    careful_queue: VecDeque<WorkId>,
     unresolved: BTreeMap<usize, BTreeSet<KeyDigest>>,
     store_full: Option<Bound>,
     timers: BTreeSet<(Monotonic, Timer)>,
@@ -113,8 +111,6 @@ impl Machine {
             futures: Futures::default(),
             doubtful: BTreeMap::new(),
             careful,
-            careful_turn: None,
-            careful_queue: VecDeque::new(),
             unresolved: BTreeMap::new(),
             store_full: None,
             timers: BTreeSet::new(),

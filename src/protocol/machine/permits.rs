@@ -36,6 +36,15 @@ impl Origin {
     }
 }
 
+/// How many of a kind may have permits at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pace {
+    /// As many as there are.
+    Any,
+    /// One of all: work that was in doubt at an unclean stop, so that one poison record does not use up its neighbours' attempts.
+    One,
+}
+
 /// Who may have a permit now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
@@ -44,8 +53,10 @@ pub(super) enum Who {
     Parked,
 }
 
-/// Who asks: a route and a tenant, for either kind of work.
+/// Who asks: a route and a tenant, for one kind of work.
 pub(super) type Asker = (usize, Arc<str>, Origin);
+
+type Queue = (Asker, Pace);
 
 #[derive(Debug)]
 pub(super) struct Permits {
@@ -54,8 +65,13 @@ pub(super) struct Permits {
     held: BTreeMap<Arc<str>, usize>,
     /// Tenants that hold their whole share, and when they last got a permit.
     full: BTreeMap<Arc<str>, Monotonic>,
-    queues: BTreeMap<Asker, VecDeque<WorkId>>,
-    turn: Option<Asker>,
+    queues: BTreeMap<Queue, VecDeque<WorkId>>,
+    /// Which queue each piece of work stands in.
+    asked: BTreeMap<WorkId, Queue>,
+    /// The queue that was served last.
+    turn: Option<Queue>,
+    /// Who has the permit of those that go one at a time. Taken with the permit: what waits for one holds nobody else up.
+    alone: Option<WorkId>,
     paused: BTreeSet<usize>,
     /// Routes that are asked before each attempt whether one may start.
     gates: BTreeMap<usize, Gate>,
@@ -80,22 +96,27 @@ impl Permits {
             held: BTreeMap::new(),
             full: BTreeMap::new(),
             queues: BTreeMap::new(),
+            asked: BTreeMap::new(),
             turn: None,
+            alone: None,
             paused: BTreeSet::new(),
             gates: BTreeMap::new(),
         }
     }
 
-    pub(super) fn ask(&mut self, asker: Asker, work: WorkId) {
-        self.queues.entry(asker).or_default().push_back(work);
+    pub(super) fn ask(&mut self, asker: Asker, pace: Pace, work: WorkId) {
+        self.withdraw(work);
+        self.asked.insert(work, (asker.clone(), pace));
+        self.queues.entry((asker, pace)).or_default().push_back(work);
     }
 
-    /// Takes a piece of work out of its queue.
-    pub(super) fn withdraw(&mut self, asker: &Asker, work: WorkId) {
-        if let Some(queue) = self.queues.get_mut(asker) {
+    /// Takes a piece of work out of its queue, if it stands in one.
+    pub(super) fn withdraw(&mut self, work: WorkId) {
+        let Some(of) = self.asked.remove(&work) else { return };
+        if let Some(queue) = self.queues.get_mut(&of) {
             queue.retain(|other| *other != work);
             if queue.is_empty() {
-                self.queues.remove(asker);
+                self.queues.remove(&of);
             }
         }
     }
@@ -109,16 +130,18 @@ impl Permits {
             Some(turn) => (Bound::Excluded(turn.clone()), Bound::Unbounded),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let may = |asker: &&Asker| {
-            let gate = self.gates.get(&asker.0).is_none_or(|gate| *gate == Gate::Open);
-            gate && self.may_start(asker) && (who == Who::Anybody || asker.2.is_parked())
+        let may = |of: &&Queue| {
+            let (route, _, origin) = &of.0;
+            let gate = self.gates.get(route).is_none_or(|gate| *gate == Gate::Open);
+            gate && self.may_start(of) && (who == Who::Anybody || origin.is_parked())
         };
-        let asker = self.queues.range(after).map(|(asker, _)| asker).chain(self.queues.keys()).find(may)?.clone();
-        let queue = self.queues.get_mut(&asker)?;
-        let work = queue.pop_front();
-        if queue.is_empty() {
-            self.queues.remove(&asker);
+        let of = self.queues.range(after).map(|(of, _)| of).chain(self.queues.keys()).find(may)?.clone();
+        let work = *self.queues.get(&of)?.front()?;
+        self.withdraw(work);
+        if of.1 == Pace::One {
+            self.alone = Some(work);
         }
+        let asker = &of.0;
         self.free -= 1;
         let held = self.held.entry(asker.1.clone()).or_default();
         *held += 1;
@@ -128,13 +151,22 @@ impl Permits {
         if let Some(gate) = self.gates.get_mut(&asker.0) {
             *gate = Gate::Idle;
         }
-        self.turn = Some(asker);
-        work
+        self.turn = Some(of);
+        Some(work)
     }
 
-    /// Whether a permit may go to this asker, as far as its route and its tenant go.
-    fn may_start(&self, asker: &Asker) -> bool {
-        (asker.2.is_again() || !self.paused.contains(&asker.0)) && self.held.get(&asker.1).copied().unwrap_or(0) < self.per_tenant_max
+    /// Whether a permit may go to this queue, as far as its route, its tenant and its pace go.
+    fn may_start(&self, ((route, tenant, origin), pace): &Queue) -> bool {
+        (origin.is_again() || !self.paused.contains(route))
+            && (*pace == Pace::Any || self.alone.is_none())
+            && self.held.get(tenant).copied().unwrap_or(0) < self.per_tenant_max
+    }
+
+    /// What this piece of work did alone is over, if it was the one.
+    pub(super) fn not_alone(&mut self, work: WorkId) {
+        if self.alone == Some(work) {
+            self.alone = None;
+        }
     }
 
     /// From now on the route is asked before each of its attempts.
@@ -155,7 +187,7 @@ impl Permits {
             return Vec::new();
         }
         let idle = |route: &usize| self.gates.get(route) == Some(&Gate::Idle);
-        let routes: BTreeSet<usize> = self.queues.keys().filter(|asker| self.may_start(asker)).map(|asker| asker.0).filter(idle).collect();
+        let routes: BTreeSet<usize> = self.queues.keys().filter(|of| self.may_start(of)).map(|of| of.0.0).filter(idle).collect();
         for route in &routes {
             self.gates.insert(*route, Gate::Asked);
         }
@@ -185,7 +217,7 @@ impl Permits {
 
     /// How much of an asker's work waits for a permit.
     pub(super) fn queued(&self, asker: &Asker) -> usize {
-        self.queues.get(asker).map_or(0, VecDeque::len)
+        [Pace::Any, Pace::One].iter().filter_map(|pace| self.queues.get(&(asker.clone(), *pace))).map(VecDeque::len).sum()
     }
 
     /// Permits that one tenant may hold.

@@ -119,7 +119,7 @@ impl Machine {
         let Some((known, decision)) = self.decision(id, position) else { return };
         let (lane, offset) = (work.lane, work.slot.offset);
         if work.phase == Phase::Permit && known.revision() != work.seen {
-            self.withdraw(id);
+            self.permits.withdraw(id);
             return self.decide_afresh(id);
         }
         if work.phase == Phase::Lane {
