@@ -27,6 +27,9 @@ mod sealed;
 #[path = "store/self_test.rs"]
 mod self_test;
 #[cfg(feature = "sled")]
+#[path = "store/steps.rs"]
+mod steps;
+#[cfg(feature = "sled")]
 #[path = "store/transfer.rs"]
 mod transfer;
 
@@ -51,7 +54,8 @@ fn main() -> ExitCode {
             .chain(blocks::trials())
             .chain(disk::trials())
             .chain(transfer::trials())
-            .chain(sealed::trials()),
+            .chain(sealed::trials())
+            .chain(steps::trials()),
     );
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

@@ -7,13 +7,16 @@ use std::{
     io::{IsTerminal, stderr},
     sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long nothing is shown.
 const QUIET: Duration = Duration::from_secs(2);
 /// How often the line lives.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the log of a start says how far it is, where there is no terminal.
+const WORD: Duration = Duration::from_secs(10);
 
 /// How far a command is, on standard error.
 pub(super) struct Progress {
@@ -56,6 +59,26 @@ impl Drop for Progress {
         if let Some((bar, ended)) = self.line.take() {
             drop(ended);
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// How far the open of a run's store is: the line at a terminal, and a word to the log now and then elsewhere.
+pub(super) struct Opening {
+    progress: Progress,
+    said: Instant,
+}
+
+impl Opening {
+    pub(super) fn begin() -> Self {
+        Self { progress: Progress::begin(Output::Text), said: Instant::now() }
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        self.progress.step(step);
+        if self.progress.line.is_none() && self.said.elapsed() >= WORD {
+            self.said = Instant::now();
+            tracing::info!(entries = step.done, of = step.of, "opening the store: {}", words(step));
         }
     }
 }

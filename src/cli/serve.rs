@@ -1,5 +1,6 @@
 //! Owns the parts of a running process and their order: store, socket, pages, runner; and back.
 
+use super::progress::Opening;
 use crate::{
     admin::server::{self, Served},
     config::{self, Config},
@@ -168,7 +169,11 @@ async fn open(config: config::Store, key_secret: Option<KeySecret>) -> Result<Ar
         key_secret,
         ..sled::Options::new(config.directory)
     };
-    let store = blocking(move || sled::SledStore::open(&options)).await?;
+    let store = blocking(move || {
+        let mut opening = Opening::begin();
+        sled::SledStore::open_watched(&options, &mut |step| opening.step(step))
+    });
+    let store = store.await?;
     tell(&store);
     Ok(Arc::new(store))
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     durable::options,
-    fixture::{InDirectory, in_directories},
+    fixture::{InDirectory, in_directories, tests},
     make::*,
 };
 use libtest_mimic::Trial;
@@ -28,14 +28,14 @@ const FLOOR: u64 = 8 << 20;
 const BALLAST: u64 = (1 << 20) + 4096;
 const PLENTY: u64 = 1 << 40;
 
-const TESTS: &[(&str, InDirectory)] = &[
-    ("an_open_measures_the_disk_and_leaves_no_probe", an_open_measures_the_disk_and_leaves_no_probe),
-    ("the_ballast_has_blocks_of_its_own_and_is_no_part_of_the_store", the_ballast_has_blocks_of_its_own_and_is_no_part_of_the_store),
-    ("a_running_store_gives_the_ballast_back_for_completions_alone", a_running_store_gives_the_ballast_back_for_completions_alone),
-    ("an_open_on_a_full_disk_gives_the_ballast_back_first", an_open_on_a_full_disk_gives_the_ballast_back_first),
-    ("there_is_no_ballast_without_room_floor_or_size", there_is_no_ballast_without_room_floor_or_size),
-    ("a_ballast_that_holds_nothing_is_made_again", a_ballast_that_holds_nothing_is_made_again),
-    ("verify_and_adopt_leave_the_ballast_alone", verify_and_adopt_leave_the_ballast_alone),
+const TESTS: &[(&str, InDirectory)] = tests![
+    an_open_measures_the_disk_and_leaves_no_probe,
+    the_ballast_has_blocks_of_its_own_and_is_no_part_of_the_store,
+    a_running_store_gives_the_ballast_back_for_completions_alone,
+    an_open_on_a_full_disk_gives_the_ballast_back_first,
+    there_is_no_ballast_without_room_floor_or_size,
+    a_ballast_that_holds_nothing_is_made_again,
+    verify_and_adopt_leave_the_ballast_alone,
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

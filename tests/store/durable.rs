@@ -2,7 +2,7 @@
 //! open it, and what a stopped store says about itself.
 
 use crate::{
-    fixture::{InDirectory, in_directories},
+    fixture::{InDirectory, in_directories, tests},
     make::*,
 };
 use libtest_mimic::Trial;
@@ -31,10 +31,6 @@ use std::{
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-macro_rules! tests {
-    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as InDirectory)),*] };
-}
 
 const TESTS: &[(&str, InDirectory)] = tests![
     nothing_is_seen_before_it_is_synced,

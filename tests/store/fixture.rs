@@ -164,6 +164,14 @@ impl Fixture {
 
 /// A test that is given the place of a store that is not there yet.
 #[cfg(feature = "sled")]
+/// Tests under their own names.
+#[cfg(feature = "sled")]
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as crate::fixture::InDirectory)),*] };
+}
+#[cfg(feature = "sled")]
+pub(crate) use tests;
+
 pub(crate) type InDirectory = fn(&std::path::Path);
 
 /// Makes trials of them, each with a directory of its own.

@@ -2,7 +2,7 @@
 
 use crate::{
     durable::{open, options, raw, rich},
-    fixture::{InDirectory, in_directories, secret},
+    fixture::{InDirectory, in_directories, secret, tests},
     make::*,
 };
 use libtest_mimic::Trial;
@@ -29,10 +29,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-macro_rules! tests {
-    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as InDirectory)),*] };
-}
 
 const TESTS: &[(&str, InDirectory)] = tests![
     nothing_of_a_key_is_in_the_files,

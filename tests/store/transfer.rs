@@ -2,7 +2,7 @@
 
 use crate::{
     durable::{open, raw, rich},
-    fixture::{InDirectory, in_directories},
+    fixture::{InDirectory, in_directories, tests},
     make::*,
 };
 use libtest_mimic::Trial;
@@ -29,22 +29,22 @@ use std::{
     sync::Arc,
 };
 
-const TESTS: &[(&str, InDirectory)] = &[
-    ("an_import_is_the_same_content_under_a_new_name", an_import_is_the_same_content_under_a_new_name),
-    ("an_import_answers_as_the_exported_store_did", an_import_answers_as_the_exported_store_did),
-    ("the_file_is_as_documented", the_file_is_as_documented),
-    ("a_file_of_version_1_is_read", a_file_of_version_1_is_read),
-    ("every_damaged_byte_of_the_head_is_refused", every_damaged_byte_of_the_head_is_refused),
-    ("a_damaged_byte_anywhere_is_refused", a_damaged_byte_anywhere_is_refused),
-    ("a_cut_file_is_refused_by_that_name", a_cut_file_is_refused_by_that_name),
-    ("chunks_that_are_gone_doubled_or_swapped_are_refused", chunks_that_are_gone_doubled_or_swapped_are_refused),
-    ("a_sound_file_of_an_unsound_store_is_refused", a_sound_file_of_an_unsound_store_is_refused),
-    ("another_version_is_refused_by_that_name", another_version_is_refused_by_that_name),
-    ("an_import_goes_into_an_empty_directory_alone", an_import_goes_into_an_empty_directory_alone),
-    ("what_a_kill_left_is_named", what_a_kill_left_is_named),
-    ("an_export_wants_a_stopped_sound_store_and_a_new_file", an_export_wants_a_stopped_sound_store_and_a_new_file),
-    ("an_import_is_unverified_until_offsets_are_adopted", an_import_is_unverified_until_offsets_are_adopted),
-    ("an_import_of_an_import_is_unverified_again", an_import_of_an_import_is_unverified_again),
+const TESTS: &[(&str, InDirectory)] = tests![
+    an_import_is_the_same_content_under_a_new_name,
+    an_import_answers_as_the_exported_store_did,
+    the_file_is_as_documented,
+    a_file_of_version_1_is_read,
+    every_damaged_byte_of_the_head_is_refused,
+    a_damaged_byte_anywhere_is_refused,
+    a_cut_file_is_refused_by_that_name,
+    chunks_that_are_gone_doubled_or_swapped_are_refused,
+    a_sound_file_of_an_unsound_store_is_refused,
+    another_version_is_refused_by_that_name,
+    an_import_goes_into_an_empty_directory_alone,
+    what_a_kill_left_is_named,
+    an_export_wants_a_stopped_sound_store_and_a_new_file,
+    an_import_is_unverified_until_offsets_are_adopted,
+    an_import_of_an_import_is_unverified_again,
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

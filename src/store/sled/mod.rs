@@ -20,6 +20,7 @@ mod probe;
 mod progress;
 mod room;
 mod scan;
+mod step;
 mod topics;
 pub mod transfer;
 mod waker;
@@ -27,8 +28,9 @@ mod writer;
 
 pub use super::FileSystem;
 pub use file_system::DiskFacts;
-pub use offline::{Report, Stage, Step, adopt, verify, verify_watched};
+pub use offline::{Report, adopt, verify, verify_watched};
 pub use probe::{Probe, SyncTimes};
+pub use step::{Stage, Step};
 
 use self::{
     cache::{Cache, Found},

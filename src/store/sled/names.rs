@@ -76,6 +76,11 @@ impl Names {
         }
     }
 
+    /// The digest of a key; none where the secret is not here.
+    pub(super) fn digest(&self, key: &OperationKey) -> Option<KeyDigest> {
+        self.derivation().map(|derivation| derivation.digest(key))
+    }
+
     /// The format of a store with such names.
     pub(super) fn format(&self) -> u32 {
         if matches!(self, Self::Clear) { FORMAT } else { FORMAT_SEALED }

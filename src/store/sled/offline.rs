@@ -9,6 +9,7 @@ use super::{
     names::Opener,
     open::open_disk,
     scan::{Contents, Strict, Visitor, scan},
+    step::{ENTRIES_A_STEP, Stage, Step, Watch},
     writer::write_adoption,
 };
 use crate::protocol::{
@@ -27,42 +28,6 @@ use std::{
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// Problems that a report names, at most.
 const PROBLEMS_MAX: usize = 100;
-
-/// How far a command on a stopped store is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// What it does.
-    pub stage: Stage,
-    /// How much of it is done: entries, or bytes of a file.
-    pub done: u64,
-    /// About how much there is; 0 where that is not known.
-    pub of: u64,
-}
-
-/// What a command on a stopped store does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Opens the store's log.
-    Opening,
-    /// Reads and checks entries.
-    Checking,
-    /// Reads and checks parked records.
-    CheckingRecords,
-    /// Writes the export; in entries.
-    Writing,
-    /// Reads the export, for what its keys have to become; in bytes.
-    Reading,
-    /// Reads the export into a new store; in bytes.
-    Filling,
-    /// Waits for the disk.
-    Syncing,
-}
-
-/// Is told how far it is.
-pub(super) type Watch<'a> = &'a mut dyn FnMut(Step);
-
-/// Entries between two words on how far it is.
-pub(super) const ENTRIES_A_STEP: u64 = 1024;
 
 /// What `verify` found.
 #[derive(Debug, Clone, Default)]
@@ -228,8 +193,7 @@ impl Visitor for Audit<'_> {
         if extra > 0 {
             self.effects.insert(key, extra);
         }
-        let derivation = self.reader.names().derivation();
-        if let Some(other) = derivation.zip(known.key).map(|(derivation, name)| derivation.digest(&name)).filter(|other| *other != key) {
+        if let Some(other) = known.key.and_then(|name| self.reader.names().digest(&name)).filter(|other| *other != key) {
             self.misnamed.insert(key, other);
         }
     }

@@ -12,6 +12,7 @@ use super::{
     probe::{self, Probe},
     room::Room,
     scan::{Contents, Visitor, scan},
+    step::{Stage, Step, Watch},
     writer::Writer,
 };
 use crate::{
@@ -34,12 +35,21 @@ impl SledStore {
     /// anything that was written is missing or damaged (nothing is deleted), [`Error::Format`], [`Error::Secret`] when it is not
     /// the store's, and what the disk says.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        Self::open_watched(options, &mut |_| {})
+    }
+
+    /// Does what [`SledStore::open`] does, and tells now and then how far it is.
+    ///
+    /// # Errors
+    /// As [`SledStore::open`].
+    pub fn open_watched(options: &Options, watch: &mut dyn FnMut(Step)) -> Result<Self, Error> {
+        watch(Step { stage: Stage::Opening, done: 0, of: 0 });
         let kind = file_system::check(&options.directory, options.file_system)?;
         let directory = Arc::new(Directory::take(&options.directory, Missing::Create)?);
         point!("open/taken", said => return Err(failed(said)));
         let room = Room::open(directory.clone(), options)?;
         let syncs = if options.probe == Probe::On { Some(probe::run(directory.root())?) } else { None };
-        let mut warm = Warm(Cache::new(options.known_bytes_max));
+        let mut warm = Warm { cache: Cache::new(options.known_bytes_max), watch };
         let (mut disk, mut contents) = open_disk(
             directory.clone(),
             options.cache_bytes,
@@ -47,7 +57,7 @@ impl SledStore {
             Opener::Run(options.key_secret.as_ref()),
             &mut warm,
         )?;
-        let Warm(cache) = warm;
+        let cache = warm.cache;
         cache.set_places(std::mem::take(&mut contents.places));
         let imported = RwLock::new(contents.imported());
         let now = (options.clock)();
@@ -89,15 +99,22 @@ impl SledStore {
 }
 
 /// Keeps what a scan finds, as far as repeats ask for it, and takes no damage.
-struct Warm(Cache);
+struct Warm<'a> {
+    cache: Cache,
+    watch: Watch<'a>,
+}
 
-impl Visitor for Warm {
+impl Visitor for Warm<'_> {
     fn operation(&mut self, key: KeyDigest, known: Known) {
-        self.0.warm(&key, &known);
+        self.cache.warm(&key, &known);
     }
 
     fn damage(&mut self, error: Error) -> Result<(), Error> {
         Err(error)
+    }
+
+    fn read(&mut self, done: u64, of: u64) {
+        (self.watch)(Step { stage: Stage::Checking, done, of });
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     gather::{Gather, Pass},
     names::Opener,
     places::Places,
+    step::ENTRIES_A_STEP,
 };
 use crate::{
     protocol::{
@@ -60,9 +61,6 @@ pub(super) trait Visitor {
     /// How many entries were read, of about how many. Now and then.
     fn read(&mut self, _done: u64, _of: u64) {}
 }
-
-/// Entries between two words on how far it is.
-const ENTRIES_A_STEP: u64 = 1024;
 
 /// Wants no operation and takes no damage.
 pub(super) struct Strict;

@@ -4,7 +4,8 @@ use super::{
     super::{
         super::system_clock,
         directory::sync_directory,
-        offline::{ENTRIES_A_STEP, Stage, Step, audited},
+        offline::audited,
+        step::{ENTRIES_A_STEP, Stage, Step},
     },
     Error, StoreError,
     file::{Header, Sink},

@@ -48,7 +48,10 @@ pub(super) struct Rekey {
 
 /// Reads a whole export, where its keys have to be made anew.
 pub(super) fn plan(mut source: Source, secrets: &Secrets, mut watch: impl FnMut(&Source)) -> Result<Option<Rekey>, Error> {
-    let (mut reading, mut to) = (Reading::default(), None);
+    if secrets.exported.is_none() && secrets.new.is_none() {
+        return Ok(None);
+    }
+    let (to, mut reading, mut from_is_known) = (Derivation::of(secrets.new.as_ref()), Reading::default(), false);
     while let Some(entries) = source.next()? {
         watch(&source);
         for (key, value) in &entries {
@@ -59,25 +62,18 @@ pub(super) fn plan(mut source: Source, secrets: &Secrets, mut watch: impl FnMut(
                 reading.from = opened(&source, secrets, format::read(body).map_err(damaged)?)?;
             }
             let Key::Block(_) = key else { continue };
-            if to.is_none() {
-                // Everything about the whole store sorts before the blocks.
-                let Some(anew) = anew(&source, secrets, &reading.from)? else { return Ok(None) };
-                to = Some(anew);
+            // Everything about the whole store sorts before the blocks.
+            if !std::mem::replace(&mut from_is_known, true) && keys_stay(&source, secrets, &reading.from)? {
+                return Ok(None);
             }
-            if let Some((_, derivation)) = &to {
-                reading.block(body, derivation).map_err(damaged)?;
-            }
+            reading.block(body, &to).map_err(damaged)?;
         }
     }
-    let to = match to {
-        Some((names, _)) => names,
-        None => match anew(&source, secrets, &reading.from)? {
-            Some((names, _)) => names,
-            None => return Ok(None),
-        },
-    };
+    if !from_is_known && keys_stay(&source, secrets, &reading.from)? {
+        return Ok(None);
+    }
     let (from, keys) = (reading.from.clone(), reading.whole(&source)?);
-    Ok(Some(Rekey { from, to, keys, packer: Packer::new(0), counts: Counts::default() }))
+    Ok(Some(Rekey { from, to: Names::of(secrets.new.as_ref()), keys, packer: Packer::new(0), counts: Counts::default() }))
 }
 
 /// The exported store's keys, opened where the secret is at hand.
@@ -85,22 +81,17 @@ fn opened(source: &Source, secrets: &Secrets, bound: SecretFingerprint) -> Resul
     let at_hand = [&secrets.exported, &secrets.new].into_iter().flatten().find(|secret| secret.fingerprint() == bound);
     match at_hand {
         Some(secret) => Ok(Names::Sealed(secret.clone())),
-        None if secrets.exported.is_none() && secrets.new.is_none() => Ok(Names::Shut),
         None => Err(Error::Secret { file: source.path().into(), bound: Some(bound) }),
     }
 }
 
-/// What the keys are to be; none where they stay as they are.
-fn anew(source: &Source, secrets: &Secrets, from: &Names) -> Result<Option<(Names, Derivation)>, Error> {
-    let to = Names::of(secrets.new.as_ref());
-    match (from, &secrets.exported) {
-        (Names::Clear, Some(_)) => return Err(Error::Secret { file: source.path().into(), bound: None }),
-        (Names::Clear, None) if secrets.new.is_none() => return Ok(None),
-        (Names::Shut, _) => return Ok(None),
-        (Names::Sealed(old), _) if secrets.new.as_ref() == Some(old) => return Ok(None),
-        _ => {}
+/// Whether the new store's secret is the exported one's.
+fn keys_stay(source: &Source, secrets: &Secrets, from: &Names) -> Result<bool, Error> {
+    match from {
+        Names::Clear if secrets.exported.is_some() => Err(Error::Secret { file: source.path().into(), bound: None }),
+        Names::Sealed(old) => Ok(secrets.new.as_ref() == Some(old)),
+        Names::Clear | Names::Shut => Ok(false),
     }
-    Ok(to.derivation().map(|derivation| (to, derivation)))
 }
 
 impl Reading {
@@ -119,7 +110,7 @@ impl Reading {
         if let NoteKey::Admission(_) = note
             && let (Some(name), _) = admitted(&self.from, &key, body)?
         {
-            if self.from.derivation().is_none_or(|derivation| derivation.digest(&name) != key) {
+            if self.from.digest(&name) != Some(key) {
                 return Err(Damage::Key);
             }
             self.nameless.remove(&key);
