@@ -42,7 +42,8 @@ impl<F: Fn(AttemptId) -> Future> Look<F> {
         let new: Vec<&Applied> = found.iter().filter(|applied| is_new(receipt, applied)).collect();
         if !new.is_empty() {
             let of = if !undecided.is_empty() {
-                covered(&undecided, new.len(), &self.future, self.quiet, self.started)
+                let denied = self.under_key(receipt, receipt.denied()).len();
+                covered(&undecided, denied, new.len(), &self.future, self.quiet, self.started)
             } else if owed.len() <= new.len() || self.confirms(receipt) {
                 owed
             } else {
@@ -76,13 +77,15 @@ impl<F: Fn(AttemptId) -> Future> Look<F> {
 }
 
 /// The attempts in doubt that so many effects settle, seen by somebody who began to look at `started`. All of them, where there is one
-/// for each, or it was late enough to see every effect that there will be. Else none: the operation is applied, and the attempts stay
-/// to be asked about, so that an effect that lands later is not taken for the one that was found.
+/// for each, and for each of the `denied`, whose effect it may be just as well; or where it was late enough to see every effect that
+/// there will be. Else none: the operation is applied, and the attempts stay to be asked about, so that an effect that lands later is
+/// not taken for the one that was found.
 #[must_use]
 pub fn covered(
-    undecided: &BTreeSet<AttemptId>, effects: usize, future: impl Fn(AttemptId) -> Future, quiet: Duration, started: Monotonic,
+    undecided: &BTreeSet<AttemptId>, denied: usize, effects: usize, future: impl Fn(AttemptId) -> Future, quiet: Duration,
+    started: Monotonic,
 ) -> BTreeSet<AttemptId> {
-    let all = undecided.len() <= effects || provable(undecided, future, quiet, started) == *undecided;
+    let all = undecided.len() + denied <= effects || provable(undecided, future, quiet, started) == *undecided;
     if all { undecided.clone() } else { BTreeSet::new() }
 }
 

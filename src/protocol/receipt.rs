@@ -212,12 +212,22 @@ impl Receipt {
     /// the two forgets nothing.
     #[must_use]
     pub fn unconfirmed(&self) -> BTreeSet<AttemptId> {
-        let mut negative: BTreeMap<AttemptId, usize> = BTreeMap::new();
+        self.denials().into_iter().filter(|(_, times)| *times == 1).map(|(attempt, _)| attempt).collect()
+    }
+
+    /// Attempts whose absence rests on verdicts alone, however many: an effect that is found may yet be one of theirs.
+    #[must_use]
+    pub fn denied(&self) -> BTreeSet<AttemptId> {
+        self.denials().into_keys().collect()
+    }
+
+    fn denials(&self) -> BTreeMap<AttemptId, usize> {
+        let mut denials: BTreeMap<AttemptId, usize> = BTreeMap::new();
         for (attempt, _) in self.covered(|ruling| matches!(ruling, Ruling::NotDone | Ruling::Rejected)) {
-            *negative.entry(attempt).or_default() += 1;
+            *denials.entry(attempt).or_default() += 1;
         }
-        let once = negative.into_iter().filter(|(_, times)| *times == 1).map(|(attempt, _)| attempt);
-        once.filter(|attempt| !self.facts.contains_key(attempt) && self.said(*attempt).all(|said| said != Said::Applied)).collect()
+        denials.retain(|attempt, _| !self.facts.contains_key(attempt) && self.said(*attempt).all(|said| said != Said::Applied));
+        denials
     }
 
     /// Admitted attempts whose own handler has not said what became of them: those that a lookup must be late enough for.

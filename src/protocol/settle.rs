@@ -308,7 +308,9 @@ fn covered<F: Fn(AttemptId) -> Future>(settle: &Settle, ruling: &Ruling, scene: 
     let in_doubt = receipt.undecided();
     let Some(names) = &settle.attempts else {
         return match ruling {
-            Ruling::Applied(_) => Ok(lookup::covered(&in_doubt, 1, &scene.future, scene.quiet, scene.now.monotonic)),
+            Ruling::Applied(_) => {
+                Ok(lookup::covered(&in_doubt, receipt.denied().len(), 1, &scene.future, scene.quiet, scene.now.monotonic))
+            }
             _ if in_doubt.len() > 1 => Err(Refused::NameAttempts { in_doubt }),
             _ => Ok(in_doubt),
         };

@@ -130,7 +130,8 @@ impl Model {
 
     fn covers(&self, state: &State, view: &View, effects: Set) -> Set {
         let future = |attempt: AttemptId| self.future(state, attempt.number as u8);
-        set_of(&lookup::covered(&attempt_ids(view.undecided), effects.count_ones() as usize, future, self.quiet(), NOW))
+        let (denied, effects) = (view.denied.count_ones() as usize, effects.count_ones() as usize);
+        set_of(&lookup::covered(&attempt_ids(view.undecided), denied, effects, future, self.quiet(), NOW))
     }
 
     fn seen(&self, view: &View) -> u8 {

@@ -231,6 +231,7 @@ pub(crate) struct View {
     pub doubted: Set,
     pub rejected: Set,
     pub unconfirmed: Set,
+    pub denied: Set,
     /// The effects that it knows of, by the attempt that made them.
     pub effects: Set,
     pub budget: [u8; SLOTS_MAX],
@@ -275,6 +276,7 @@ impl View {
             doubted: set_of(receipt.doubts().keys()),
             rejected: set_of(&receipt.rejected()),
             unconfirmed: set_of(&receipt.unconfirmed()),
+            denied: set_of(&receipt.denied()),
             effects: named,
             budget: slots.map(|slot| receipt.budget_used(&slot_of(slot)) as u8),
             open: known.open_parks().filter(|(_, p)| p.reason.follows_operation()).map(|(id, p)| (note_id(id), p.reason)).collect(),

@@ -138,7 +138,7 @@ pub const ALL: &[Mutant] = &[
         "nobody denies what is being written", Protocol),
     m(DOUBT, "*vouched == Vouched::No && now", "*vouched == Vouched::CannotLand && now",
         "a person waits for the quiet period, or vouches", Protocol),
-    m(LOOKUP, "let all = undecided.len() <= effects || provable(", "let all = undecided.len() >= effects || provable(",
+    m(LOOKUP, "let all = undecided.len() + denied <= effects || provable(", "let all = undecided.len() + denied >= effects || provable(",
         "one effect does not settle two attempts before the quiet period", Protocol),
     m(LOOKUP, "Some(known) if proved == undecided =>", "Some(known) if proved.len() <= undecided.len() =>",
         "a known effect settles the attempts beside it only when they were all quiet", Protocol),

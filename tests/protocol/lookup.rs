@@ -126,3 +126,15 @@ fn an_effect_found_after_two_denials_covers_neither_until_both_are_quiet() {
     assert_eq!(verdicts(&receipt, &found(&["a"]), 10_001), [is("a", &[])]);
     assert_eq!(verdicts(&receipt, &found(&["a"]), 10_500), [is("a", &[1, 2])]);
 }
+
+/// However often somebody was wrong about the first attempt.
+#[test]
+fn an_effect_that_may_be_a_denied_attempts_settles_another_only_once_that_is_quiet() {
+    for times in 1..=2 {
+        let mut receipt = admitted(&[1, 2]);
+        (0..times).for_each(|time| receipt.rule(verdict(Ruling::NotDone, &[1], if time == 0 { operator() } else { Author::Reconcile })));
+        assert_eq!(verdicts(&receipt, &found(&["a"]), 10_001), [is("a", &[])], "denied {times} times: attempt 2 may still land");
+        assert_eq!(verdicts(&receipt, &found(&["a"]), 10_002), [is("a", &[2])]);
+        assert_eq!(verdicts(&receipt, &found(&["a", "b"]), 0), [is("a", &[2]), is("b", &[2])], "one for each");
+    }
+}
