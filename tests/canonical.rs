@@ -25,6 +25,8 @@ fn value() -> impl Strategy<Value = Value> {
         (-(1_i64 << 53)..=1 << 53).prop_map(Value::from),
         (-1000_i64..1000).prop_map(Value::from),
         (-1e9..1e9).prop_map(|float: f64| Value::from(float)),
+        (-1000_i32..1000).prop_map(|whole| Value::from(f64::from(whole))),
+        any::<f64>().prop_filter("a number that has the form", |float| float.abs() < 9_007_199_254_740_992.0).prop_map(Value::from),
     ];
     let text = prop_oneof![any::<String>(), "[ -~\\n\\t\"\\\\/\u{7f}\u{1}]{0,8}"];
     let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number, text.clone().prop_map(Value::from)];
@@ -56,6 +58,16 @@ proptest! {
             prop_assert_eq!(Fingerprint::of_fields(&value, &pointers).expect("exact"), expected);
         }
     }
+}
+
+/// Where a float's usual spelling is not the form's.
+#[test]
+fn whole_and_tiny_floats_have_the_librarys_digest() {
+    for text in ["1.0", "-0.0", "1e2", "9e15", "1e-7", "5e-324", "0.1"] {
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        assert_eq!(Fingerprint::of_value(text.as_bytes()), by_library(&json!({ "value": value })), "{text}");
+    }
+    assert_eq!(Fingerprint::of_value(b"1.0"), Fingerprint::of_value(b"1"), "one number");
 }
 
 #[test]
