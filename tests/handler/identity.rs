@@ -72,6 +72,19 @@ fn a_wider_alphabet_is_the_routes_word() {
     assert_eq!(identity(&wide, record("c", "a", 1).value(id)).into_key().id(), ["Straße 7/b"]);
 }
 
+/// Those of ASCII, the one after them, and those that Latin-1 added: none of them is seen where a key is shown.
+#[test]
+fn no_alphabet_has_control_characters() {
+    for alphabet in [Alphabet::Token, Alphabet::Printable] {
+        let routes = routes(declared().alphabet(alphabet).handle(charge), Bank);
+        for code in (0..0x20).chain(0x7f..0xa0) {
+            let id = format!(r#"{{"charge_id":"a\u{code:04x}"}}"#);
+            let refused = invalid(&routes, record("c", "a", 1).value(id));
+            assert!(refused.reason().contains("at byte 1"), "{alphabet:?} {code:#x}: {}", refused.reason());
+        }
+    }
+}
+
 #[test]
 fn older_names_give_the_keys_that_they_had() {
     let old = routes(declared().handle(charge), Bank);
