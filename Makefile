@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast long soak lint mutants hygiene latest bench broker
+.PHONY: help demo test test-fast long soak lint mutants coverage hygiene latest bench broker
 
 # What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
 REAL_BROKER := real broker
@@ -48,6 +48,10 @@ lint: ## format, clippy and documentation, warnings as errors
 mutants: ## breaks the product rule by rule in a copy, and fails where no test notices; goes on where it was stopped (ONLY=text)
 	tools/install.sh build
 	RECEIPTED_MUTANTS="$(or $(ONLY),all)" cargo test --test mutants
+
+coverage: ## which lines of the rules no test runs (ALL=yes: the whole library, by file)
+	tools/install.sh build
+	tools/coverage.sh $(if $(ALL),all,core)
 
 hygiene: ## licences, bans and sources of the dependencies, and each feature alone; builds cargo-deny on its first run
 	tools/install.sh build hygiene

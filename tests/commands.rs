@@ -216,6 +216,7 @@ fn routes_are_printed_and_nothing_is_connected() {
         (&json[0]["on_conflict"], &json[0]["takes_provider_key"], &json[0]["replies"]),
         (&"parked".into(), &true.into(), &false.into())
     );
+    assert_eq!(json[0]["layers"], serde_json::json!([]), "it has none, and says so");
 }
 
 /// The script is for the name that the program was started by, and bash completes with it what the program takes.

@@ -92,5 +92,6 @@ fn whole(route: &Declared) -> Value {
         "unresolved_max": policy.unresolved_max,
         "answer_bytes_max": route.answer_bytes_max,
         "replies": route.replies(),
+        "layers": route.layers(),
     })
 }
