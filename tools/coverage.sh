@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How much of the library the tests run, line by line. Usage: coverage.sh core|all. `core` runs the suites that need no broker and no disk,
-# and lists each line of src/protocol that none of them runs; `all` runs everything and sums it up by file.
+# How much of the library the tests run, line by line. Usage: coverage.sh core|all. `core` runs the suites that need no broker, and
+# lists each line of src/protocol that none of them runs; `all` runs everything and sums it up by file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,8 +22,8 @@ fi
 export CARGO_INCREMENTAL=0
 case ${1:-core} in
 core)
-    cargo llvm-cov --no-default-features --lcov --output-path target/coverage.lcov \
-        --test protocol --test machine --test explorer --test simulation --test canonical --test vectors --test handler --test store
+    suites=(protocol machine explorer simulation canonical vectors handler store layers rehearsal telemetry admin)
+    cargo llvm-cov --lcov --output-path target/coverage.lcov "${suites[@]/#/--test=}" >&2
     # A line counts as run when any of its copies in the test programs was.
     awk -F'[:,]' '
         /^SF:/ { file = substr($0, 4); sub(/.*\/src\//, "src/", file) }

@@ -138,6 +138,35 @@ fn not_done(world: &mut World) {
     world.on(Event::Operator { request: 1, entry });
 }
 
+#[test]
+fn a_parked_record_that_cannot_be_read_is_read_later() {
+    let mut world = World::new(policy(hold()), 2, vec![row("acme", "1", 1)]);
+    world.unpark_fails = true;
+    world.deliver(1);
+    world.sync_all();
+    deny(&mut world);
+    world.settle(&Act::Apply, 50);
+    assert_eq!((world.starts.len(), world.open_parks().len()), (1, 1));
+    world.unpark_fails = false;
+    world.settle(&Act::Apply, 50);
+    assert_eq!((world.starts.len(), world.open_parks().len(), world.ledger.len()), (2, 0, 1));
+}
+
+#[test]
+fn a_parked_record_whose_dead_letter_fails_stays_parked_and_is_sent_later() {
+    let once = Policy { attempts_max: 1, ..policy(hold()) };
+    let mut world = World::new(once, 2, vec![row("acme", "1", 1)]);
+    world.dead_letter_fails = true;
+    world.deliver(1);
+    world.sync_all();
+    deny(&mut world);
+    world.settle(&Act::NoEffect, 50);
+    assert_eq!((world.dead_letters.len(), world.open_parks().len()), (0, 1));
+    world.dead_letter_fails = false;
+    world.settle(&Act::NoEffect, 50);
+    assert_eq!((world.dead_letters.len(), world.open_parks().len(), world.starts.len()), (1, 0, 2));
+}
+
 /// What is parked is the only thing that makes room: a store at that bound would stay there for ever.
 #[test]
 fn at_the_bound_of_parked_bytes_what_is_parked_runs_and_nothing_new_does() {

@@ -4,7 +4,7 @@ use crate::world::*;
 use receipted::protocol::{
     doubt::Future,
     known::Entry,
-    machine::{Event, Tally},
+    machine::{DeadLetterReason, Event, Tally},
     note::{AttemptId, DoubtReason},
     park::{Closing, Payload},
     policy::{OnConflict, Policy},
@@ -85,6 +85,31 @@ fn a_conflict_that_is_rejected_or_loses_to_the_first_does_not_run_and_is_not_par
         world.settle(&Act::Apply, 100);
         assert_eq!((world.starts.len(), world.open_parks().len(), world.committed), (1, 0, 2), "{on_conflict:?}");
     }
+}
+
+#[test]
+fn a_conflict_that_is_to_be_dead_lettered_is_and_does_not_run() {
+    let policy = Policy { on_conflict: OnConflict::DeadLetter, ..policy(hold()) };
+    let mut world = World::new(policy, 4, vec![row("acme", "1", 1), Row { amount: 2, ..row("acme", "1", 1) }]);
+    world.settle(&Act::Apply, 100);
+    assert_eq!((world.starts.len(), world.open_parks().len(), world.committed), (1, 0, 2));
+    assert_eq!(world.dead_letters, [(1, DeadLetterReason::Conflict)]);
+}
+
+/// The topic was made anew under the same name: nobody can tell what the note is about.
+#[test]
+fn a_slot_that_held_another_record_halts_its_partition() {
+    let mut world = World::new(policy(hold()), 4, vec![row("acme", "1", 1)]);
+    world.deliver(1);
+    world.sync_all();
+    world.act_all(&Act::Lose);
+    world.sync_all();
+    world.log[0] = row("acme", "2", 1);
+    world.crash(0);
+    world.settle(&Act::Apply, 50);
+    let halted = world.machine.halted(0).expect("it does not go on");
+    assert_eq!((halted.slot.offset, world.halted, world.starts.len()), (0, true, 1));
+    assert!(halted.reason.contains("recreated"), "{}", halted.reason);
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub struct World {
     pub dead_letter_fails: bool,
     pub deduplicates: bool,
     pub halted: bool,
+    /// Parked records cannot be read.
+    pub unpark_fails: bool,
     pub drained: bool,
     pub looked: Vec<(KeyDigest, Monotonic)>,
     pub auto_look: bool,
@@ -161,6 +163,7 @@ impl World {
             dead_letter_fails: false,
             deduplicates: false,
             halted: false,
+            unpark_fails: false,
             drained: false,
             looked: vec![],
             auto_look: true,
@@ -303,6 +306,7 @@ impl World {
                 let known = Arc::new(self.disk.known.get(&key).cloned().unwrap_or_default());
                 return Some(Event::Doubtful { key, known });
             }
+            Action::Unpark { key, .. } if self.unpark_fails => return Some(Event::NotUnparked { key }),
             Action::Unpark { key, park } => {
                 self.read += 1;
                 let (payload, offset) = self.disk.payloads[&park].clone();

@@ -1,6 +1,9 @@
 //! Where a partition may be read from, and when it must not be read at all.
 
-use receipted::protocol::start::{Acquaintance, FirstStart, Lineage, Refusal, Situation, Start, Writer};
+use receipted::protocol::{
+    start::{Acquaintance, FirstStart, Lineage, Refusal, Situation, Start, Writer},
+    time::UnixMillis,
+};
 
 fn fresh(lineage: Lineage, topic_known: Acquaintance, high: i64) -> Result<Start, Refusal> {
     let situation = Situation {
@@ -85,6 +88,8 @@ fn an_offset_of_another_store_or_of_a_copy_is_refused() {
     assert_eq!(of(5, Writer::Copy), Err(Refusal::Copy { committed: 5 }));
     assert_eq!(of(6, Writer::ThisStore), Err(Refusal::OlderCopy { committed: 6, watermark: 5 }));
     assert_eq!(of(6, Writer::Nobody), Err(Refusal::NotOurs { committed: 6 }));
+    let forgot = Situation { watermark: None, committed: Some((6, Writer::ThisStore)), ..known() };
+    assert_eq!(forgot.decide(), Err(Refusal::OlderCopy { committed: 6, watermark: 0 }), "the store was put back to a time before");
 }
 
 #[test]
@@ -108,5 +113,9 @@ fn a_first_start_on_a_topic_with_records_has_to_be_said() {
     assert_eq!(new.decide(), Err(Refusal::FirstStartUnset { low: 2, high: 9 }));
     assert_eq!(Situation { first_start: FirstStart::Earliest, ..new.clone() }.decide(), at(2));
     assert_eq!(Situation { first_start: FirstStart::Latest, ..new.clone() }.decide(), at(9));
+    for (found, offset) in [(Some(4), 4), (Some(1), 2), (Some(12), 9), (None, 9)] {
+        let first_start = FirstStart::At(UnixMillis(1), found);
+        assert_eq!(Situation { first_start, ..new.clone() }.decide(), at(offset), "{found:?}: the first at that time, or the end");
+    }
     assert_eq!(Situation { low: 0, high: 0, ..new }.decide(), at(0), "an empty one has nothing to say");
 }
