@@ -28,6 +28,18 @@ use std::{
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A record to be delivered in a test.
+///
+/// ```
+/// use receipted::testing::{RecordBuilder, record};
+///
+/// /// What this team's records have in common; a test adds what it is about.
+/// fn charge(id: &str) -> RecordBuilder {
+///     record().key("account-7").header("tenant", "acme").json(&serde_json::json!({ "id": id, "cents": 250 }))
+/// }
+///
+/// assert_eq!(charge("c-1").header("type", "charge").build().header("type")?, "charge");
+/// # Ok::<(), receipted::handler::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct RecordBuilder(Payload);
 
@@ -92,6 +104,19 @@ impl From<RecordBuilder> for Payload {
 }
 
 /// What became of a record.
+///
+/// ```
+/// use receipted::{prelude::*, testing::{Delivered, block_on, deliver, record}};
+///
+/// # async fn ship(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let ship = operation("ship.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(ship);
+/// # let routes = App::new().topic("orders", ship).with_state(()).build()?;
+/// match block_on(deliver(&routes, "orders", record().value(r#"{"id":"o-1"}"#))) {
+///     Delivered::Ran(outcome) => assert!(outcome.fact().is_some()), // something is known for certain
+///     other => panic!("the handler did not run: {other:?}"),
+/// }
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivered {
     /// The route leaves it alone.

@@ -4,6 +4,8 @@
 
 #[path = "tidy/crash_points.rs"]
 mod crash_points;
+#[path = "tidy/examples.rs"]
+mod examples;
 #[path = "tidy/source.rs"]
 mod source;
 

@@ -3,6 +3,16 @@
 use super::{build, check::Error, plan::Declared, route::Route, routes::Routes};
 
 /// The routes of a program whose handlers share an `S`.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// let charges = operation("charge.v1").tenant(header("tenant")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// // One operation, whichever topic its records come from: a charge of both is made once.
+/// let app = App::new().topic("payments", charges.clone()).topic("payments.retry", charges);
+/// assert_eq!(app.with_state(()).build()?.operations().len(), 1);
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[must_use = "an app without its state does nothing: `.with_state(..)`"]
 pub struct App<S = ()> {
     pub(super) topics: Vec<(String, Route<S>)>,
@@ -36,6 +46,18 @@ impl<S: Send + Sync + 'static> App<S> {
 }
 
 /// An app with its state.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # #[derive(Clone)] struct Bank { url: &'static str }
+/// # async fn charge(State(bank): State<Bank>) -> Result<Applied, Failure> { Ok(Applied::new(bank.url, ())) }
+/// /// What `main` runs, and what tests build against a bank of their own.
+/// fn app(bank: Bank) -> ReadyApp<Bank> {
+///     let charge = operation("charge.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+///     App::new().topic("payments", charge).with_state(bank)
+/// }
+/// assert!(app(Bank { url: "http://localhost" }).build().is_ok());
+/// ```
 #[must_use = "run it, or build its routes"]
 pub struct ReadyApp<S> {
     app: App<S>,

@@ -22,6 +22,18 @@ use tower_service::Service;
 /// and no attempt is used up. When its time is over one attempt of each route may try; the first that ends decides whether it closes or
 /// stays open as long again. *Applied* and *rejected* say that the destination works. A panic says nothing about it. A destination that
 /// hangs is noticed when its attempts end, or are given up at the route's `detached_max`.
+///
+/// ```
+/// # use receipted::{handler::Breaker, prelude::*};
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # async fn refund(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// let bank = Breaker::new("bank").opens_after(3);
+/// let charge: Route<()> =
+///     operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).layer(bank.clone()).handle(charge);
+/// let refund: Route<()> =
+///     operation("refund.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).layer(bank.clone()).handle(refund);
+/// assert!(!bank.is_open()); // for a page of your own; failing charges hold refunds back too
+/// ```
 #[derive(Debug, Clone)]
 pub struct Breaker {
     destination: Arc<str>,

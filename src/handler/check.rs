@@ -14,6 +14,8 @@ use crate::protocol::{
 use std::{fmt, time::Duration};
 
 /// Where a declaration stands.
+///
+/// Where an [`Error`] stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The topic.
@@ -30,6 +32,16 @@ impl fmt::Display for Place {
 }
 
 /// Why an app is refused. Each says where, and how to mend it.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn ship() -> Result<Applied, Failure> { Ok(Applied::without_reference(())) }
+/// // A test that builds the app finds it before a deployment does. This handler cannot hand on a key to deduplicate by:
+/// let contract = destination_deduplicates(std::time::Duration::from_hours(24)).then(hold());
+/// let route = operation("ship.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).in_doubt(contract).handle(ship);
+/// let refused = App::new().topic("orders", route).with_state(()).build().unwrap_err();
+/// assert!(matches!(refused, receipted::handler::BuildError::CannotPassKey { .. }));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -8,6 +8,20 @@ use crate::protocol::policy::{self, Policy};
 use std::time::Duration;
 
 /// What becomes of an attempt in doubt.
+///
+/// ```
+/// # use receipted::{handler::Contract, prelude::*};
+/// # use std::time::Duration;
+/// # async fn find(op: Operation) -> Result<Finding, std::io::Error> { Ok(Finding::NotFound) }
+/// /// What the bank promises: it knows a key for a day; its search shows a payment within two minutes.
+/// fn bank() -> Contract<()> {
+///     let searched = ask(find).after_quiet(Duration::from_mins(2));
+///     destination_deduplicates(Duration::from_hours(24)).then(searched)
+/// }
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// let charge = operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).in_doubt(bank()).handle(charge);
+/// # assert!(App::new().topic("payments", charge).declared().is_ok());
+/// ```
 #[must_use = "give it to `.in_doubt(..)`"]
 pub struct Contract<S>(pub(super) InDoubt<S>);
 
@@ -43,6 +57,8 @@ pub fn destination_deduplicates(memory: Duration) -> NeedsThen {
 }
 
 /// A contract that needs `.after_quiet(..)`.
+///
+/// See [`Contract`].
 #[must_use = "say how long a lost request can still land: `.after_quiet(..)`"]
 pub struct NeedsQuiet<S>(Lookup<S>);
 
@@ -54,6 +70,8 @@ impl<S> NeedsQuiet<S> {
 }
 
 /// A contract that needs `.then(..)`.
+///
+/// See [`Contract`].
 #[must_use = "say what holds once the destination has forgotten: `.then(..)`"]
 pub struct NeedsThen {
     memory: Duration,

@@ -22,6 +22,8 @@ use std::{sync::Arc, time::Duration};
 pub const ANSWER_BYTES_DEFAULT: usize = 512;
 
 /// A part of the declaration that is there. It holds for everything that is no `No…`.
+///
+/// Of the parts of [`NeedsHandler`].
 #[diagnostic::on_unimplemented(
     message = "this operation is not complete: `{Self}`",
     label = "comes after `.tenant(..)`, `.id(..)` and `.fingerprint(..)`",
@@ -51,16 +53,33 @@ impl Given<Parameters> for Parameters {
 }
 
 /// Missing: `.tenant(..)`.
+/// See [`NeedsHandler`].
 #[derive(Debug)]
 pub struct NoTenant;
 /// Missing: `.id(..)`.
+/// See [`NeedsHandler`].
 #[derive(Debug)]
 pub struct NoId;
 /// Missing: `.fingerprint(..)`.
+/// See [`NeedsHandler`].
 #[derive(Debug)]
 pub struct NoFingerprint;
 
 /// An operation that needs `.handle(..)`. Tenant, id and fingerprint are required, in any order; all else has a default.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # use std::time::Duration;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// let charge: Route<()> = operation("charge.v2")
+///     .fingerprint(json_fields(["/account", "/cents"]))
+///     .id(json("/charge_id"))
+///     .tenant(header("tenant"))                  // the three that are required, in any order
+///     .formerly("charge.v1")                     // what was charged under the older name is not charged again
+///     .time_limit(Duration::from_secs(10))
+///     .on_conflict(OnConflict::DeadLetter)
+///     .handle(charge);
+/// ```
 #[must_use = "an operation without `.handle(..)` is no route"]
 pub struct NeedsHandler<S, T = NoTenant, I = NoId, F = NoFingerprint> {
     name: &'static str,

@@ -17,6 +17,19 @@ const MAGIC: u8 = 0;
 const FRAME: usize = 5;
 
 /// The record's value as text.
+///
+/// ```
+/// # use receipted::{prelude::*, testing::{block_on, deliver, record}};
+/// async fn book(Text(line): Text) -> Result<Applied<u64>, Failure> {
+///     let (order, cents) = line.split_once(';').ok_or("no amount").rejected()?;
+///     Ok(Applied::new(order, cents.parse().rejected()?))
+/// }
+/// # let book = operation("book.v1").tenant(fixed("acme")).id(record_key()).fingerprint(whole_value()).handle(book);
+/// # let routes = App::new().topic("orders", book).with_state(()).build()?;
+/// let became = block_on(deliver(&routes, "orders", record().key("o-1").value("o-1;250")));
+/// assert_eq!(became.label(), "applied");
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -114,6 +127,25 @@ fn binary<T: DeserializeOwned>(record: &Record) -> Result<(String, CloudEvent<T>
 
 /// How a value with a schema registry's frame is read: the schema's id, then its bytes. Implement it with the team's Avro, Protobuf or
 /// JSON-schema decoder; where schemas come from is its own matter, and must not block.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// struct Order { cents: u64 }
+///
+/// impl Decode for Order {
+///     fn decode(schema: u32, bytes: &[u8]) -> Result<Self, BoxError> {
+///         match schema {
+///             7 => Ok(Order { cents: u64::from_be_bytes(bytes.try_into()?) }), // here is your Avro or Protobuf decoder
+///             _ => Err("this program does not know the schema".into()),
+///         }
+///     }
+/// }
+///
+/// async fn ship(op: Operation, Framed(order): Framed<Order>) -> Result<Applied<u64>, Failure> {
+///     Ok(Applied::new(op.provider_key(), order.cents))
+/// }
+/// # let _: Route<()> = operation("ship.v1").tenant(fixed("acme")).id(record_key()).fingerprint(whole_value()).handle(ship);
+/// ```
 pub trait Decode: Sized {
     /// Reads the bytes behind the frame.
     ///
@@ -123,6 +155,8 @@ pub trait Decode: Sized {
 }
 
 /// The record's value behind a schema registry's frame: a zero byte, four bytes of schema id, and what `T` decodes.
+///
+/// See [`Decode`] for a handler that takes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framed<T>(pub T);
 

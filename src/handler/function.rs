@@ -23,6 +23,25 @@ use std::{
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A function of up to six arguments.
+///
+/// ```
+/// use receipted::{handler::{Arguments, Function, IntoOutcome}, prelude::*};
+///
+/// /// What all routes of a team have in common, whatever their handlers take.
+/// fn ours<S, H, A>(name: &'static str, handler: H) -> Route<S>
+/// where
+///     H: Function<A, Output: Future<Output: IntoOutcome> + Send>,
+///     A: Arguments<S>,
+/// {
+///     operation(name).tenant(header("tenant")).id(json("/id")).fingerprint(whole_value()).attempts_max(3).handle(handler)
+/// }
+///
+/// async fn ship(op: Operation) -> Result<Applied, Failure> {
+///     Ok(Applied::new(op.provider_key(), ()))
+/// }
+/// let app: App = App::new().topic("shipments", ours("ship.v1", ship));
+/// # assert!(app.declared().is_ok());
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function of up to six arguments",
     label = "not a function that can be called with extractors"
@@ -36,6 +55,8 @@ pub trait Function<Args>: Send + Sync + 'static {
 }
 
 /// The arguments of a handler or lookup, each an extractor.
+///
+/// A function that is generic over them: [`Function`].
 pub trait Arguments<S>: Sized + Send + 'static {
     /// Whether one of them gives the `Operation`.
     const GIVE_OPERATION: bool;
@@ -72,6 +93,8 @@ functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
 /// One run of a handler, its arguments extracted. Not `Clone`, so that no layer can have the effect twice; dropping it is safe until it
 /// was polled, and afterwards drops the evidence.
+///
+/// A runner of your own makes them as [`Routes`](super::Routes) shows.
 #[must_use = "nothing runs until it is awaited"]
 pub struct Attempt {
     /// The operation that it runs for.
@@ -102,6 +125,8 @@ impl IntoFuture for Attempt {
 }
 
 /// An attempt's future. A panic in the handler is [`Outcome::Unknown`]; it never unwinds.
+///
+/// Of an attempt that [`Routes`](super::Routes) led to.
 #[must_use = "nothing runs until it is awaited"]
 pub struct Running(Guarded<Outcome>);
 

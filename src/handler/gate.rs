@@ -14,6 +14,14 @@ use std::{
 };
 
 /// That an attempt ran to its end, and what it said: only the attempt itself makes one.
+///
+/// ```
+/// # use receipted::{handler::Ran, protocol::outcome::Outcome};
+/// /// In a layer of your own: whether the destination answers.
+/// fn answers(ran: &Ran) -> bool {
+///     matches!(ran.outcome(), Outcome::Applied(_) | Outcome::Rejected(_))
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
     outcome: Outcome,

@@ -43,6 +43,40 @@ use tower_service::Service;
 
 /// What a layer goes around: the handler with the layers nearer to it. Not `Clone`, and neither is an [`Attempt`], so that no layer can
 /// have the effect twice.
+///
+/// ```
+/// use receipted::handler::{Attempt, Attempts, BoxFuture, LayerFailure, Ran};
+/// use std::task::{Context, Poll};
+///
+/// /// A layer of your own: it counts what begins.
+/// #[derive(Clone, Default)]
+/// struct Count(std::sync::Arc<std::sync::atomic::AtomicU32>);
+/// struct Counting(Count, Attempts);
+///
+/// impl tower::Layer<Attempts> for Count {
+///     type Service = Counting;
+///     fn layer(&self, inner: Attempts) -> Counting { Counting(self.clone(), inner) }
+/// }
+///
+/// impl tower::Service<Attempt> for Counting {
+///     type Response = Ran;
+///     type Error = LayerFailure;
+///     type Future = BoxFuture<Result<Ran, LayerFailure>>;
+///     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LayerFailure>> { self.1.poll_ready(context) }
+///     fn call(&mut self, attempt: Attempt) -> Self::Future {
+///         self.0.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+///         self.1.call(attempt)
+///     }
+/// }
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let count = Count::default();
+/// # let charge = operation("c.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).layer(count.clone()).handle(charge);
+/// # let routes = App::new().topic("t", charge).with_state(()).build().unwrap();
+/// # let record = receipted::testing::record().value(r#"{"id":1}"#);
+/// # receipted::testing::block_on(receipted::testing::deliver(&routes, "t", record));
+/// # assert_eq!(count.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+/// ```
 pub struct Attempts(BoxGate);
 
 impl Attempts {
@@ -77,6 +111,8 @@ impl Service<Attempt> for Attempts {
 }
 
 /// What a layer nearer to the handler failed with. The handler itself never fails here: its failures are outcomes.
+///
+/// A layer of your own that passes it on: [`Attempts`].
 #[derive(Debug)]
 pub struct LayerFailure(Failure);
 
@@ -97,6 +133,8 @@ impl IntoFailure for LayerFailure {
 /// A layer that a route can have: its service takes an [`Attempt`], answers with the [`Ran`] of the one in it, and fails with an
 /// [`IntoFailure`]. What it fails with counts where the handler did not begin; else the handler's own outcome does, and *unknown* where
 /// that was dropped.
+///
+/// A layer of your own: [`Attempts`]; layers that are there already: [`layer`](self).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a layer of a route",
     label = "no layer over `Attempts` whose failures say what became of the effect",

@@ -8,6 +8,8 @@ use std::{
 };
 
 /// Whether a delivery is the first of its operation.
+///
+/// See [`AttemptInfo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replay {
     /// Nothing was known about the operation.
@@ -18,6 +20,21 @@ pub enum Replay {
 }
 
 /// What the runner knows about the attempt that an [`Operation`] is made for.
+///
+/// ```
+/// use receipted::{handler::{AttemptInfo, Replay}, prelude::*, protocol::{key::OperationKey, secret::Derivation}};
+///
+/// /// For tests of what a handler does on its second attempt.
+/// fn second_attempt(id: &str) -> Result<Operation, BoxError> {
+///     let key = OperationKey::new("acme", "charge.v1", &[id.to_string()], Alphabet::Token)?;
+///     let digest = Derivation::Unkeyed.digest(&key);
+///     let info = AttemptInfo { number: 2, token: 2, replay: Replay::Repeat, ..AttemptInfo::default() };
+///     Ok(Operation::new(key.into(), digest, info))
+/// }
+///
+/// assert!(second_attempt("c-1")?.is_replay());
+/// # Ok::<(), BoxError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptInfo {
     /// The attempt's number; 1 for the first of an operation.
@@ -39,6 +56,18 @@ impl Default for AttemptInfo {
 }
 
 /// The operation that a handler runs for. Cheap to clone; prints its digest only, for a key may be personal data.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn post(_: &str, _: &str, _: u64) -> Result<String, std::io::Error> { Ok("id".into()) }
+/// async fn open_account(op: Operation) -> Result<Applied, Failure> {
+///     let [customer] = op.id() else { return Err(Failure::rejected("an id of one part")) };
+///     // The same key in every attempt: a destination that deduplicates has the effect once. One that fences goes by the token.
+///     let id = post(customer, op.provider_key(), op.fencing_token()).await?;
+///     Ok(Applied::new(id, ()))
+/// }
+/// # let _: Route<()> = operation("open.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).handle(open_account);
+/// ```
 #[derive(Clone)]
 pub struct Operation(Arc<About>);
 
@@ -134,6 +163,8 @@ impl fmt::Debug for Operation {
 }
 
 /// One arrival of a record, with the operation that it carries: what arguments are made of. Not `Clone`.
+///
+/// An argument of your own is made of it: [`FromDelivery`](super::FromDelivery).
 pub struct Delivery {
     record: Arc<Record>,
     operation: Operation,

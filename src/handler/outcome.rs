@@ -13,6 +13,22 @@ use std::{error::Error, fmt, io};
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The effect happened, and we know it: the destination's reference, and the answer for repeats.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # #[derive(Clone)] struct Bank;
+/// # struct Booking { id: String, is_new: bool }
+/// # impl Bank { async fn pay(&self, _: &str) -> Result<Booking, BoxError> { Ok(Booking { id: "b-1".into(), is_new: true }) } }
+/// #[derive(serde::Serialize)]
+/// struct Paid { cents: u64 } // kept: repeats get it without another payment
+///
+/// async fn pay(op: Operation, State(bank): State<Bank>) -> Result<Applied<Paid>, Failure> {
+///     let booking = bank.pay(op.provider_key()).await?;
+///     let answer = Paid { cents: 250 };
+///     Ok(if booking.is_new { Applied::new(booking.id, answer) } else { Applied::already(booking.id, answer) })
+/// }
+/// # let _: Route<Bank> = operation("pay.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).handle(pay);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a handler that does not return it has not said what happened"]
 pub struct Applied<T = ()> {
@@ -86,6 +102,20 @@ impl io::Write for Capped {
 
 /// What is known instead of success: *no effect* (certain; tried again later), *rejected* (certain and final), *unknown* (we cannot
 /// tell). Not an `Error`: so a bare `?` can take every error, and a helper's `Failure` cannot be relabelled.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// /// What a status of this destination says of the effect, as its documentation promises.
+/// fn failure(status: u16) -> Failure {
+///     match status {
+///         400 | 422 => Failure::rejected(format!("refused with {status}")),
+///         429 | 503 => Failure::no_effect(format!("not taken: {status}")),
+///         _ => Failure::unknown(format!("{status} says nothing of the effect")), // 500 and 504 too: it may have happened
+///     }
+/// }
+/// assert_eq!(Err::<Applied, _>(failure(504)).into_outcome(512).label(), "unknown");
+/// # use receipted::handler::IntoOutcome;
+/// ```
 #[derive(Debug)]
 pub struct Failure {
     known: Certainty,
@@ -165,6 +195,19 @@ fn capped(text: String) -> String {
 }
 
 /// The words for what an error means: `.no_effect()?`, `.rejected()?`; and `.unknown()?`, which says aloud what a bare `?` means.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn connect() -> Result<(), std::io::Error> { Ok(()) }
+/// # async fn send(_: &str, _: u64) -> Result<String, std::io::Error> { Ok("id".into()) }
+/// async fn charge(op: Operation, Text(cents): Text) -> Result<Applied, Failure> {
+///     let cents = cents.parse().rejected()?; // will never be a number
+///     connect().await.no_effect()?; // nothing was sent: try later
+///     let id = send(op.provider_key(), cents).await.unknown()?; // sent, and no answer; a bare `?` means the same
+///     Ok(Applied::new(id, ()))
+/// }
+/// # let _: Route<()> = operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// ```
 pub trait EffectExt<T> {
     /// Says that the effect certainly did not happen; tried again later.
     ///
@@ -201,6 +244,22 @@ impl<T, E: Into<BoxError>> EffectExt<T> for Result<T, E> {
 
 /// For a team's own error enum, variant by variant, in a handler that *returns* it: `Result<Applied<_>, MyError>`. (In a handler that
 /// returns `Failure`, a bare `?` on `MyError` is unknown: the blanket conversion takes it.)
+///
+/// ```
+/// # use receipted::{handler::IntoOutcome, prelude::*};
+/// enum PayError { AccountClosed, NoAnswer(std::io::Error) }
+///
+/// impl IntoFailure for PayError {
+///     fn into_failure(self) -> Failure {
+///         match self {
+///             PayError::AccountClosed => Failure::rejected("the account is closed"),
+///             PayError::NoAnswer(error) => Failure::unknown(error),
+///         }
+///     }
+/// }
+/// assert_eq!(Err::<Applied, _>(PayError::AccountClosed).into_outcome(512).label(), "rejected");
+/// assert_eq!(Err::<Applied, _>(PayError::NoAnswer(std::io::Error::other("reset"))).into_outcome(512).label(), "unknown");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what became of the effect",
     label = "fails with neither `Failure` nor an `IntoFailure`",
@@ -218,6 +277,19 @@ impl IntoFailure for Failure {
 }
 
 /// What a handler may answer.
+///
+/// ```
+/// use receipted::{handler::IntoOutcome, prelude::*, testing::block_on};
+///
+/// async fn ship(Text(to): Text) -> Result<Applied, Failure> {
+///     let to = if to == "nowhere" { Err("no such place").rejected()? } else { to };
+///     Ok(Applied::new(to, ()))
+/// }
+///
+/// // A handler's own unit test: what is its answer, to receipted?
+/// let answer = block_on(ship(Text("nowhere".into())));
+/// assert_eq!(answer.into_outcome(512).label(), "rejected");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a handler cannot answer `{Self}`",
     label = "does not answer `Result<Applied<_>, _>`",
@@ -238,6 +310,22 @@ impl<T: Serialize, E: IntoFailure> IntoOutcome for Result<Applied<T>, E> {
 }
 
 /// What a lookup saw. It has no word for "no effect": `NotFound` is proof only after the quiet period, nothing else ever is.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # #[derive(Clone)] struct Bank;
+/// # impl Bank { async fn search(&self, _: &str) -> Result<Vec<(String, &'static str)>, std::io::Error> { Ok(vec![]) } }
+/// async fn find(op: Operation, State(bank): State<Bank>) -> Result<Finding, std::io::Error> {
+///     let found = bank.search(op.provider_key()).await?; // a lookup that fails is no evidence
+///     Ok(match &found[..] {
+///         [] => Finding::NotFound, // proof after the quiet period only
+///         [(_, "processing")] => Finding::Pending,
+///         [(id, _)] => Finding::Found(Applied::new(id, ())),
+///         several => Finding::FoundSeveral(several.iter().map(|(id, _)| Applied::new(id, ())).collect()),
+///     })
+/// }
+/// # let _ = ask::<Bank, _, _>(find);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding<T = ()> {
     /// The effect is there.
@@ -254,6 +342,14 @@ pub enum Finding<T = ()> {
 pub type Looked = Result<outcome::Finding, String>;
 
 /// What a lookup may answer.
+///
+/// ```
+/// use receipted::{handler::IntoFinding, prelude::*};
+///
+/// // A lookup's own unit test: a search that timed out must not read as "not found".
+/// let timed_out: Result<Finding, &str> = Err("no answer within 2 s");
+/// assert_eq!(timed_out.into_finding(512), Err("no answer within 2 s".into()));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a lookup cannot answer `{Self}`",
     label = "does not answer `Result<Finding<_>, _>`",

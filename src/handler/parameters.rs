@@ -5,6 +5,16 @@ use crate::protocol::fingerprint::{self, Fingerprint};
 use std::fmt;
 
 /// Which parameters must not change under one key.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// /// What a second request under one id must not change: not the note, which a clerk may correct.
+/// fn amount() -> receipted::handler::Parameters {
+///     json_fields(["/account", "/cents"])
+/// }
+/// let charge = operation::<()>("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(amount());
+/// let refund = operation::<()>("refund.v1").tenant(fixed("a")).id(json("/id")).fingerprint(amount());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters(pub(super) Compared);
 

@@ -10,6 +10,17 @@ use super::{
 use std::{borrow::Cow, fmt, sync::Arc};
 
 /// Where one part of a key comes from.
+///
+/// ```
+/// # use receipted::{handler::Part, prelude::*};
+/// /// Where this team's tenant stands: in one place, for all of its routes.
+/// fn tenant() -> Part {
+///     header("tenant")
+/// }
+/// let charge = operation::<()>("charge.v1").tenant(tenant()).id(json("/charge_id"));
+/// let refund = operation::<()>("refund.v1").tenant(tenant()).id([json("/charge_id"), json("/refund_no")]);
+/// assert_eq!(tenant().to_string(), r#"header "tenant""#); // as errors and the `routes` command name it
+/// ```
 #[derive(Clone)]
 pub struct Part(Source);
 
@@ -47,6 +58,14 @@ pub fn record_key() -> Part {
 }
 
 /// What can be one part of a key.
+///
+/// See [`Part`] for the usual ones. A function of your own is one too:
+///
+/// ```
+/// # use receipted::prelude::*;
+/// let region = |record: &Record| Ok(record.header("host")?.split('.').next().unwrap_or_default().to_string());
+/// let charge = operation::<()>("charge.v1").tenant(region);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say where a part of the key comes from",
     label = "no source of a key part",
@@ -71,6 +90,8 @@ impl<F: Fn(&Record) -> Result<String, BoxError> + Send + Sync + 'static> IntoPar
 }
 
 /// What can be an operation's id: one part, or an array of parts that are never joined.
+///
+/// [`Part`] shows an id of one part, and one of two.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say where the id comes from",
     label = "no source of an id",

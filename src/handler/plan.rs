@@ -22,6 +22,8 @@ pub(super) type Erased<T> = Box<dyn Fn(&Delivery) -> Result<BoxFuture<T>, Invali
 pub(super) type ErasedReply = Box<dyn Fn(Reply) -> BoxFuture<Replied> + Send + Sync>;
 
 /// One operation of the app, whichever topics carry it.
+///
+/// [`Routes`](super::Routes) shows what a runner does with it.
 pub struct RoutePlan {
     /// The operation's name with its version.
     pub name: &'static str,
@@ -37,6 +39,20 @@ pub struct RoutePlan {
 }
 
 /// What an operation declares, complete: what the `routes` command prints.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # fn app() -> App {
+/// #     let charge = operation("charge.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// #     App::new().topic("payments", charge)
+/// # }
+/// // A test that holds what must not change unnoticed: another id is another operation, and would charge again.
+/// let charge = &app().declared()?[0];
+/// assert_eq!((charge.name, &charge.id[..]), ("charge.v1", &[r#"json "/id""#.to_string()][..]));
+/// assert!(charge.takes_provider_key());
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Declared {

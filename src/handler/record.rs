@@ -15,6 +15,20 @@ use std::{
 };
 
 /// A record as keys and arguments see it: without partition, offset and time. Its value is parsed as JSON at most once as a whole.
+///
+/// ```
+/// use receipted::{prelude::*, testing::record};
+///
+/// /// A key part of your own: what stands before the first dash of the record key.
+/// fn account(record: &Record) -> Result<String, BoxError> {
+///     let (account, _) = record.key_text()?.split_once('-').ok_or("no dash")?;
+///     Ok(account.into())
+/// }
+///
+/// assert_eq!(account(&record().key("a7-2031").build())?, "a7");
+/// # let _ = operation::<()>("charge.v1").tenant(fixed("acme")).id([account.into_part(), json("/id")]);
+/// # Ok::<(), BoxError>(())
+/// ```
 pub struct Record {
     payload: Arc<Payload>,
     /// The fields that its topic's routes name it by.
@@ -141,6 +155,15 @@ impl fmt::Debug for Record {
 
 /// No such key part or argument: the record goes to the dead letters and its operation stays as it was. (Not "rejected", which is an
 /// outcome, and final.)
+///
+/// ```
+/// # use receipted::testing::record;
+/// let record = record().value(r#"{"cents":1.5}"#).build();
+/// let invalid = record.json("/cents").unwrap_err();
+/// assert_eq!(invalid.part(), Some(r#"json "/cents""#)); // the dead letter's reason names the part
+/// assert_eq!(invalid.reason(), "it is no integer of 64 bits; send it as a string");
+/// ```
+/// An extractor that makes one: [`FromDelivery`](super::FromDelivery).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     part: Option<Box<str>>,

@@ -12,6 +12,20 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// What a delivery is answered with: the operation's settled outcome, durable before the hook is called.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// use std::sync::mpsc::Sender;
+/// # async fn charge(op: Operation) -> Result<Applied<u64>, Failure> { Ok(Applied::new(op.provider_key(), 250)) }
+/// /// Tells whoever asked; a repeat is told the same again.
+/// async fn tell(reply: Reply, State(out): State<Sender<String>>) -> Result<(), BoxError> {
+///     let to = reply.record().header("reply-to")?;
+///     let text = reply.answer_json().unwrap_or("rejected");
+///     Ok(out.send(format!("{to}: {text}"))?)
+/// }
+/// let route: Route<Sender<String>> =
+///     operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).reply(tell).handle(charge);
+/// ```
 #[derive(Debug)]
 pub struct Reply {
     delivery: Delivery,
@@ -19,6 +33,8 @@ pub struct Reply {
 }
 
 /// A settled outcome.
+///
+/// [`Reply`] reads it for a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
     /// The effect happened: reference and answer, as kept.
@@ -86,6 +102,8 @@ impl Reply {
 }
 
 /// The arguments of a reply hook: the [`Reply`], and `State<_>` after it where the hook needs some.
+///
+/// A hook with both: [`Reply`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` are not the arguments of a reply hook",
     label = "takes something else than a reply and state",

@@ -9,6 +9,20 @@ use crate::protocol::policy::Lanes;
 use std::sync::Arc;
 
 /// What happens to a record. Cheap to clone, so that two topics can share one.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn move_money(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// fn transfers() -> Route<()> {
+///     operation("transfer.v1")
+///         .tenant(header("tenant"))
+///         .id(json("/id"))
+///         .fingerprint(whole_value())
+///         .handle(move_money)
+///         .lanes(Lanes::Partition) // one after another, whatever their record keys
+/// }
+/// # assert!(App::new().topic("transfers", transfers()).declared().is_ok());
+/// ```
 #[must_use = "give it to `.topic(..)`, `.on(..)` or `.otherwise(..)`"]
 pub struct Route<S> {
     pub(super) branch: Branch<S>,
@@ -67,6 +81,17 @@ pub fn by<S>(part: impl IntoPart) -> NeedsOtherwise<S> {
 }
 
 /// A route that needs `.otherwise(..)`.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let charge = operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// let route: Route<()> = by(header("type"))
+///     .on("charge", charge)
+///     .on("ping", skip())
+///     .otherwise(dead_letter()); // a type that nobody thought of is looked at by a person
+/// # assert!(App::new().topic("payments", route).declared().is_ok());
+/// ```
 #[must_use = "say what becomes of the values that it does not name: `.otherwise(skip())` or `.otherwise(dead_letter())`"]
 pub struct NeedsOtherwise<S> {
     part: Part,

@@ -25,6 +25,23 @@ use std::{fmt, sync::Arc};
 const SHOWN_BYTES_MAX: usize = 64;
 
 /// An app, checked, with its state captured.
+///
+/// A runner of your own finds a record's operation and runs its handler so:
+///
+/// ```
+/// use receipted::{handler::{AttemptInfo, Delivery, Identified}, prelude::*, protocol::secret::Derivation, testing::{block_on, record}};
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let charge = operation("charge.v1").tenant(fixed("a")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// # let routes = App::new().topic("payments", charge).with_state(()).build()?;
+/// let record = record().value(r#"{"id":"c-1"}"#).build_for(&routes, "payments");
+/// let Identified::Operation(identity) = routes.identify("payments", &record, &Derivation::Unkeyed) else { panic!("no operation") };
+/// let (plan, digest) = (&routes.operations()[identity.route], identity.digest);
+/// let operation = Operation::new(identity.into_key().into(), digest, AttemptInfo::default());
+/// let attempt = plan.prepare(Delivery::new(record.clone(), operation))?;
+/// // Here its admission becomes durable; nothing of the handler has run yet.
+/// assert_eq!(block_on(attempt.into_future()).label(), "applied");
+/// # Ok::<(), BoxError>(())
+/// ```
 pub struct Routes {
     topics: Vec<Topic>,
     operations: Vec<RoutePlan>,
@@ -83,6 +100,8 @@ pub(super) struct IdentityRule {
 }
 
 /// What a record is found to be.
+///
+/// [`Routes`] shows what a runner does with it.
 #[derive(Debug)]
 pub enum Identified<'r> {
     /// A tombstone, or of a type that the route leaves alone.
@@ -96,6 +115,8 @@ pub enum Identified<'r> {
 }
 
 /// Which operation a record carries: what a repeat is recognised by at once, and the rest when it is asked for.
+///
+/// [`Routes`] shows what a runner does with it.
 pub struct Identity<'r> {
     /// Its index in [`Routes::operations`].
     pub route: usize,

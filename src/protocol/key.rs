@@ -15,6 +15,14 @@ pub const PRINTABLE_BYTES_MAX: usize = 512;
 pub const ID_PARTS_MAX: usize = 16;
 
 /// Which characters a key part may hold.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge_account(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// // Ids of another system, with spaces and accents: `Müller 7`. By default such a record is a dead letter.
+/// let charge = operation("charge.v1").tenant(fixed("acme")).id(record_key()).fingerprint(whole_value());
+/// let charge: Route<()> = charge.alphabet(Alphabet::Printable).handle(charge_account);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Alphabet {
     /// `[A-Za-z0-9_.:-]`, 1 to 128 bytes: what nearly every business id is made of, and safe in logs, URLs and headers.

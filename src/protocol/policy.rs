@@ -64,6 +64,18 @@ impl Contract {
 }
 
 /// What becomes of a record whose operation is known with other parameters.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// // The producer sends corrections under the same id, and the first charge stands.
+/// let route: Route<()> = operation("charge.v1")
+///     .tenant(fixed("acme"))
+///     .id(json("/id"))
+///     .fingerprint(json_fields(["/cents"]))
+///     .on_conflict(OnConflict::FirstWins)
+///     .handle(charge);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Set aside for a person.
@@ -78,6 +90,18 @@ pub enum OnConflict {
 }
 
 /// What becomes of a record whose receipt was pruned.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn index(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// // Another run of a search index's entry does no harm, and a person need not be asked.
+/// let route: Route<()> = operation("index.v1")
+///     .tenant(fixed("acme"))
+///     .id(json("/id"))
+///     .fingerprint(whole_value())
+///     .on_expired(OnExpired::Run)
+///     .handle(index);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnExpired {
     /// Set aside for a person.
@@ -88,6 +112,15 @@ pub enum OnExpired {
 }
 
 /// In which order the records of a partition are handled.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn send(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let send = operation("mail.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(send);
+/// // Mails need no order: a slow one holds none of the same record key up.
+/// let app: App = App::new().topic("mails", send.lanes(Lanes::Unordered));
+/// # assert!(app.declared().is_ok());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lanes {
     /// One after another per record key; a record without key has a lane of its own.

@@ -7,6 +7,8 @@ use std::{
 };
 
 /// How a destination takes one request.
+///
+/// [`Destination`] takes a script of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answers {
     /// It books, and says so.
@@ -32,6 +34,8 @@ enum Memory {
 }
 
 /// What was booked.
+///
+/// Of a [`Destination`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     /// The key that the handler gave.
@@ -43,6 +47,8 @@ pub struct Effect {
 }
 
 /// What a destination said.
+///
+/// What a handler makes of it: [`Destination`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Booked {
     /// Booked with this request, under this reference.
@@ -52,6 +58,8 @@ pub enum Booked {
 }
 
 /// Why a destination said nothing of use.
+///
+/// What a handler makes of each: [`Destination`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -64,6 +72,29 @@ pub enum Fault {
 }
 
 /// A ledger with a script. Clones are the same ledger.
+///
+/// ```
+/// use receipted::{prelude::*, testing::{Answers, Booked, Destination, Fault, block_on, deliver, record}};
+///
+/// async fn book(op: Operation, State(ledger): State<Destination>) -> Result<Applied, Failure> {
+///     match ledger.book(op.provider_key(), "an invoice").await {
+///         Ok(Booked::Now(number)) => Ok(Applied::new(number, ())),
+///         Ok(Booked::Before(number)) => Ok(Applied::already(number, ())),
+///         Err(down @ Fault::Down) => Err(down).no_effect(),
+///         Err(lost) => Err(lost).unknown(),
+///     }
+/// }
+///
+/// let ledger = Destination::deduplicating();
+/// # let book = operation("book.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(book);
+/// # let routes = App::new().topic("invoices", book).with_state(ledger.clone()).build()?;
+/// ledger.next([Answers::Lost, Answers::AtOnce]);
+/// let invoice = || record().value(r#"{"id":"i-1"}"#);
+/// assert_eq!(block_on(deliver(&routes, "invoices", invoice())).label(), "unknown");
+/// assert_eq!(block_on(deliver(&routes, "invoices", invoice())).label(), "already");
+/// assert_eq!(ledger.effects().len(), 1); // not what was answered: what happened
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Destination {
     memory: Memory,

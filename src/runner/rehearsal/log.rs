@@ -25,6 +25,26 @@ use tokio::sync::{
 };
 
 /// A record that went to the dead letters.
+///
+/// ```
+/// # use receipted::{prelude::*, testing::{Rehearsal, record, rehearsal}};
+/// # use std::time::Duration;
+/// # async fn ship(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rehearsal::Error> {
+/// # let mut app = Rehearsal::start(|| {
+/// #     let ship = operation("ship.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(ship);
+/// #     App::new().topic("orders", ship).with_state(())
+/// # })
+/// # .await?;
+/// app.deliver("orders", record().value("no JSON"))?;
+/// app.complete_within(Duration::from_secs(10)).await?;
+/// let letter = &app.dead_letters()[0];
+/// assert_eq!(letter.value.as_deref(), Some(&b"no JSON"[..]));
+/// assert_eq!(letter.header("x-receipted-reason").as_deref(), Some("no_key"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The record's own key.

@@ -48,6 +48,8 @@ const COMMIT: Duration = Duration::from_millis(250);
 const PAGE: usize = 1000;
 
 /// Why a rehearsal cannot go on.
+///
+/// What the tests of a [`Rehearsal`] return.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
