@@ -4,6 +4,17 @@ use crate::protocol::{machine::Bound, secret::SecretFingerprint};
 use std::{fmt, path::PathBuf};
 
 /// Why the store cannot go on.
+///
+/// ```
+/// # use receipted::{protocol::machine::Bound, store::{Error, ReceiptStore, memory::MemoryStore}};
+/// /// Whether work that waits for the store may go on later: all other errors are final, and a restart reads back what is durable.
+/// fn may_go_on(error: &Error) -> bool {
+///     error.bound().is_some()
+/// }
+/// let store = MemoryStore::new();
+/// store.set_parked_bytes_max(0);
+/// assert!(store.pressure().is_some_and(|error| may_go_on(&error)));
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -114,6 +125,8 @@ pub enum Error {
 pub(in crate::store) const PARKED_BYTES: &str = "parked_bytes_max";
 
 /// What is wrong with a secret. It names secrets by their fingerprints.
+///
+/// A part of [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretProblem {
     /// The store's digests are made with a secret, and this run has none.

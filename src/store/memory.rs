@@ -26,6 +26,8 @@ use std::{
 };
 
 /// What goes wrong with a group of batches.
+///
+/// How a test uses one: [`MemoryStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing landed, and the replies say that nobody knows. The store goes on.
@@ -39,6 +41,18 @@ pub enum Fault {
 }
 
 /// Whether batches are committed as they come.
+///
+/// ```
+/// # use receipted::{protocol::{known::Entry, note::Slot}, store::{Batch, ReceiptStore, memory::{Commit, MemoryStore}}};
+/// # let entry = |offset| Entry::Watermark { slot: Slot { topic: "payments".into(), partition: 0, offset } };
+/// let store = MemoryStore::new();
+/// store.set_commit(Commit::WhenTold);
+/// store.submit(Batch(vec![entry(8)]), Box::new(|appended| assert_eq!(appended.map(|done| done.group).ok(), Some(2))));
+/// store.submit(Batch(vec![entry(9)]), Box::new(|appended| assert!(appended.is_ok())));
+/// assert!(store.marks().is_empty()); // a test of yours looks at what holds in between
+/// store.commit();
+/// assert_eq!(store.marks().values().next().and_then(|marks| marks.watermark), Some(9));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Commit {
     /// Each batch is a group of its own, committed before `submit` returns.
@@ -49,6 +63,19 @@ pub enum Commit {
 }
 
 /// A store without a disk.
+///
+/// ```
+/// use receipted::store::{Batch, ReceiptStore, memory::{Fault, MemoryStore}};
+/// # use receipted::protocol::{known::Entry, note::Slot};
+/// # let batch = Batch(vec![Entry::Watermark { slot: Slot { topic: "payments".into(), partition: 0, offset: 8 } }]);
+/// // Does a runner of your own take an error for what it is? Nobody knows whether the batch landed: this one did.
+/// let store = MemoryStore::new();
+/// store.fail_next([Fault::FailAfter]);
+/// assert!(store.append(batch).is_err());
+/// let after_a_kill = store.restart();
+/// assert_eq!(after_a_kill.identity().claim, store.identity().claim + 1);
+/// assert_eq!(after_a_kill.marks().len(), 1);
+/// ```
 pub struct MemoryStore {
     identity: Identity,
     clock: WallClock,

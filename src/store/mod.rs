@@ -45,10 +45,37 @@ use std::{
 };
 
 /// Entries that are made durable together.
+///
+/// ```
+/// # use receipted::{
+/// #     protocol::{fingerprint::Fingerprint, key::KeyDigest, known::{Answer, Entry, Revision}, note::{Admission, AttemptId, Slot}, time::UnixMillis},
+/// #     store::{Batch, ReceiptStore, memory::MemoryStore},
+/// # };
+/// # let (store, key) = (MemoryStore::new(), KeyDigest([7; 32]));
+/// # let claim = store.identity().claim;
+/// # let admission = Admission {
+/// #     fingerprint: Fingerprint::Unchecked, slot: Slot { topic: "payments".into(), partition: 0, offset: 7 }, at: UnixMillis(0),
+/// #     time_limit: std::time::Duration::from_secs(30), memory: None, key_generation: 0, budget_used: 1, correlation: None,
+/// # };
+/// # let admission = Box::new(admission);
+/// // A runner of your own: an attempt is admitted before its handler runs, and only on the state that was looked at.
+/// let seen = store.load(&[key])?[0].revision();
+/// let admit = |number| {
+///     let attempt = AttemptId { number, claim };
+///     Entry::Admit { key, name: None, seen, attempt, admission: admission.clone(), within: None }
+/// };
+/// let first = store.append(Batch(vec![admit(1)]))?;
+/// assert!(matches!(first.answers[..], [Answer::Done(_)])); // durable: call the handler
+/// let second = store.append(Batch(vec![admit(2)]))?;
+/// assert!(matches!(second.answers[..], [Answer::Lost(_)])); // somebody was first: decide afresh
+/// # Ok::<(), receipted::store::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch(pub Vec<Entry>);
 
 /// What became of a batch: an answer for each entry, in order, and what the sync cost.
+///
+/// A runner reads the answers as at [`Batch`].
 #[derive(Debug, Clone)]
 pub struct Appended {
     /// One for each entry of the batch.
@@ -66,6 +93,17 @@ pub type Reply = Box<dyn FnOnce(Result<Appended, Error>) + Send>;
 pub type WallClock = Arc<dyn Fn() -> UnixMillis + Send + Sync>;
 
 /// Which store this is, and which process start holds it.
+///
+/// ```
+/// # use receipted::store::{PreviousStop, ReceiptStore, memory::MemoryStore};
+/// # let store = MemoryStore::new();
+/// // The first line of a service's log: what its store is, and whether the process before it was killed.
+/// let identity = store.identity();
+/// println!("store {}, start {}", identity.store_id, identity.claim);
+/// if identity.previous_stop == PreviousStop::Unclean {
+///     println!("attempts that were running then are in doubt");
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Made once, with the store. 32 hexadecimal digits.
@@ -79,6 +117,8 @@ pub struct Identity {
 }
 
 /// How the process before this one ended.
+///
+/// A part of [`Identity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreviousStop {
     /// There was none.
@@ -90,6 +130,8 @@ pub enum PreviousStop {
 }
 
 /// How far a partition is complete.
+///
+/// An offset that was adopted, in them: [`Partition`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
     /// Every slot below is complete.
@@ -109,6 +151,16 @@ impl Marks {
 }
 
 /// A topic and a partition.
+///
+/// ```
+/// # use receipted::store::{Partition, ReceiptStore, memory::MemoryStore};
+/// # let store = MemoryStore::new();
+/// // After a disaster: where the group really is, on a person's word.
+/// let payments = Partition { topic: "payments".into(), number: 3 };
+/// store.adopt(&payments, 120, "restored from the copy of Monday")?;
+/// assert_eq!(store.marks()[&payments].adopted, Some(120));
+/// # Ok::<(), receipted::store::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
     /// The topic's name.
@@ -132,6 +184,16 @@ impl fmt::Display for Partition {
 }
 
 /// Where an imported store came from, and what nobody has vouched for yet.
+///
+/// ```
+/// # use receipted::store::{ReceiptStore, memory::MemoryStore};
+/// /// What keeps an imported store from running, for a readiness page of your own.
+/// fn missing(store: &dyn ReceiptStore) -> Option<String> {
+///     let imported = store.imported().filter(|imported| !imported.unverified.is_empty())?;
+///     Some(format!("adopt an offset for {}", imported.partitions()))
+/// }
+/// assert_eq!(missing(&MemoryStore::new()), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// The id of the store that was exported.
@@ -163,6 +225,22 @@ impl Imported {
 }
 
 /// What a listing asks for.
+///
+/// ```
+/// # use receipted::store::{Error, ReceiptStore, Which, memory::MemoryStore};
+/// /// Every operation that nobody can tell about, page by page: for a report of your own.
+/// fn in_doubt(store: &dyn ReceiptStore) -> Result<Vec<String>, Error> {
+///     let (mut all, mut after) = (Vec::new(), None);
+///     loop {
+///         let page = store.list(Which::InDoubt, after, 500)?;
+///         let Some((last, _)) = page.last() else { return Ok(all) };
+///         after = Some(*last);
+///         all.extend(page.iter().map(|(digest, known)| format!("{digest}: {} attempts", known.receipt.admissions().len())));
+///     }
+/// }
+/// assert!(in_doubt(&MemoryStore::new())?.is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// Every operation.
@@ -182,6 +260,12 @@ pub enum Which {
 }
 
 /// Which file systems a store on disk is opened on.
+///
+/// ```
+/// # use receipted::store::FileSystem;
+/// // Tests have their directory wherever it is; a service has a local disk.
+/// let file_system = if cfg!(test) { FileSystem::Any } else { FileSystem::Local };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystem {
     /// Those of a local disk that writes in place; network, user-space and copy-on-write ones are refused.
@@ -191,6 +275,16 @@ pub enum FileSystem {
 }
 
 /// Sizes and counts, for metrics.
+///
+/// ```
+/// # use receipted::store::{ReceiptStore, memory::MemoryStore};
+/// /// For an alert of your own, long before the store takes nothing new.
+/// fn is_short_of_room(store: &dyn ReceiptStore) -> bool {
+///     let sizes = store.sizes();
+///     sizes.disk_free_bytes < 10 * sizes.parked_bytes
+/// }
+/// assert!(!is_short_of_room(&MemoryStore::new()));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
     /// Operations that have a receipt.
@@ -204,6 +298,22 @@ pub struct Sizes {
 }
 
 /// A durable store of receipts. See the module's contract.
+///
+/// ```
+/// use receipted::{prelude::*, protocol::key::OperationKey, store::{self, ReceiptStore, memory::MemoryStore}};
+///
+/// /// What a support page of your own says of an operation, from the store of the running app.
+/// fn state(store: &dyn ReceiptStore, tenant: &str, id: &str) -> Result<&'static str, BoxError> {
+///     let key = OperationKey::new(tenant, "charge.v1", &[id.to_string()], Alphabet::Token)?;
+///     let known = store.load(&[store.derivation().digest(&key)])?;
+///     Ok(known[0].receipt.state().label())
+/// }
+///
+/// let store = MemoryStore::new();
+/// store::self_test(&store)?; // of a store of your own: does it refuse what it must?
+/// assert_eq!(state(&store, "acme", "c-1")?, "new");
+/// # Ok::<(), BoxError>(())
+/// ```
 pub trait ReceiptStore: Send + Sync + 'static {
     /// Which store this is.
     fn identity(&self) -> &Identity;

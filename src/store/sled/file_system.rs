@@ -9,6 +9,20 @@ use super::{
 use std::{borrow::Cow, path::Path};
 
 /// What the open saw of the store's disk. Worth a line in the log.
+///
+/// ```
+/// # use receipted::store::{FileSystem, sled::{Options, SledStore}};
+/// # let directory = tempfile::tempdir()?;
+/// # let options = Options { file_system: FileSystem::Any, ballast_bytes: 0, ..Options::new(directory.path()) };
+/// let store = SledStore::open(&options)?;
+/// let disk = store.disk();
+/// if disk.is_memory {
+///     eprintln!("receipts on {} are gone with the power", disk.file_system);
+/// }
+/// let slowest = disk.syncs.map(|syncs| syncs.max); // every admission waits for a sync
+/// # assert!(slowest.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskFacts {

@@ -68,6 +68,14 @@ use std::{
 pub const SYNC_FAILED_EXIT_CODE: i32 = 74;
 
 /// What happens when a write or a sync fails. The store is stopped in any case.
+///
+/// ```
+/// # use receipted::store::sled::{OnSyncFailure, Options};
+/// # use std::sync::Arc;
+/// // Inside a service that must say good-bye first. The process has to end all the same.
+/// let on_sync_failure = OnSyncFailure::Call(Arc::new(|error| eprintln!("receipts are stopped: {error}")));
+/// let options = Options { on_sync_failure, ..Options::new("/var/lib/charges/receipts") };
+/// ```
 #[derive(Clone)]
 pub enum OnSyncFailure {
     /// Print one line and end the process with [`SYNC_FAILED_EXIT_CODE`]: nobody may go on with a disk that forgot.
@@ -77,6 +85,17 @@ pub enum OnSyncFailure {
 }
 
 /// How a store is opened.
+///
+/// ```
+/// # use receipted::{protocol::secret::KeySecret, store::sled::Options};
+/// let options = Options {
+///     known_bytes_max: 512 << 20,                             // a busy topic with many repeats
+///     disk_free_floor_bytes: 1 << 30,
+///     key_secret: Some(KeySecret::new(b"32 bytes of chance from a vault.")?), // ids are personal data here
+///     ..Options::new("/var/lib/charges/receipts")
+/// };
+/// # Ok::<(), receipted::protocol::secret::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Options {
     /// Where it lives. Made if it is not there.
@@ -145,6 +164,20 @@ impl fmt::Debug for Options {
 }
 
 /// The durable store. Dropping it without [`ReceiptStore::close`] counts as an unclean stop.
+///
+/// ```
+/// use receipted::store::{PreviousStop, ReceiptStore, sled::{Options, SledStore}};
+/// # use receipted::store::{FileSystem, sled::Probe};
+/// # let directory = tempfile::tempdir()?;
+/// # let options = Options { file_system: FileSystem::Any, probe: Probe::Off, ballast_bytes: 0, ..Options::new(directory.path()) };
+///
+/// let store = SledStore::open(&options)?;
+/// assert!(SledStore::open(&options).is_err()); // one process, one store: the lock is the fence
+/// store.close()?; // after the runner has drained
+/// drop(store);
+/// assert_eq!(SledStore::open(&options)?.identity().previous_stop, PreviousStop::Clean);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SledStore {
     identity: Identity,
     shared: Arc<Shared>,

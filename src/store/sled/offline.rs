@@ -30,6 +30,19 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 const PROBLEMS_MAX: usize = 100;
 
 /// What `verify` found.
+///
+/// ```
+/// # use receipted::store::{FileSystem, ReceiptStore, sled::{Options, Probe, SledStore, verify}};
+/// # let directory = tempfile::tempdir()?;
+/// # let options = Options { file_system: FileSystem::Any, probe: Probe::Off, ballast_bytes: 0, ..Options::new(directory.path()) };
+/// # SledStore::open(&options)?.close()?;
+/// # let copy = directory.path();
+/// // Every night, of a copy of the store: is it worth keeping?
+/// let report = verify(copy)?;
+/// assert!(report.is_sound(), "{report}");
+/// assert_eq!(report.unresolved, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Which store it is.

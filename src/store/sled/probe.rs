@@ -14,6 +14,14 @@ use std::{
 };
 
 /// Whether an open asks the disk.
+///
+/// ```
+/// # use receipted::store::{FileSystem, sled::{Options, Probe}};
+/// /// For tests that open many stores and trust the disk with none.
+/// fn options(directory: &std::path::Path) -> Options {
+///     Options { file_system: FileSystem::Any, probe: Probe::Off, ballast_bytes: 0, ..Options::new(directory) }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// It writes, syncs, renames and reads a small file, sixteen times.
@@ -23,6 +31,8 @@ pub enum Probe {
 }
 
 /// What syncs of the probe took.
+///
+/// A part of [`DiskFacts`](super::DiskFacts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyncTimes {

@@ -1,6 +1,20 @@
 //! Owns how far long work on a store is: the words of it. Whoever watches decides what a person sees.
 
 /// How far long work on a store is.
+///
+/// ```
+/// # use receipted::store::{FileSystem, sled::{Options, Probe, SledStore, Stage, Step}};
+/// # let directory = tempfile::tempdir()?;
+/// # let options = Options { file_system: FileSystem::Any, probe: Probe::Off, ballast_bytes: 0, ..Options::new(directory.path()) };
+/// // A large store takes a while: tell whoever waits for the service.
+/// let mut said = Vec::new();
+/// let store = SledStore::open_watched(&options, &mut |step: Step| match step.stage {
+///     Stage::Opening => said.push("opens the store".to_string()),
+///     _ => said.push(format!("{} of about {}", step.done, step.of)),
+/// })?;
+/// assert_eq!(said[0], "opens the store");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// What it does.
@@ -12,6 +26,8 @@ pub struct Step {
 }
 
 /// What is done to a store.
+///
+/// A part of [`Step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Opens the store's log.

@@ -25,6 +25,8 @@ use std::{
 };
 
 /// What an export holds.
+///
+/// Where it goes next: [`Filled`](super::Filled).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
     /// The store that was exported.

@@ -31,6 +31,20 @@ use std::{
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What an import made.
+///
+/// ```
+/// use receipted::store::sled::transfer::{Secrets, export, import};
+/// # use receipted::store::{FileSystem, ReceiptStore, sled::{Options, Probe, SledStore}};
+/// # let folder = tempfile::tempdir()?;
+/// # let (old, file, new) = (folder.path().join("old"), folder.path().join("receipts"), folder.path().join("new"));
+/// # SledStore::open(&Options { file_system: FileSystem::Any, probe: Probe::Off, ballast_bytes: 0, ..Options::new(&old) })?.close()?;
+///
+/// let exported = export(&old, &file, &mut |_| {})?;
+/// let filled = import(&file, &new, &Secrets::default(), &mut |_| {})?;
+/// assert_eq!(filled.imported.from, exported.store_id);
+/// assert_ne!(filled.report.store_id, exported.store_id); // the old one may have gone on: this is another store
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Filled {
     /// What the new store holds, as `verify` has it.
@@ -42,6 +56,14 @@ pub struct Filled {
 }
 
 /// The secrets of an import.
+///
+/// ```
+/// # use receipted::{protocol::secret::KeySecret, store::sled::transfer::Secrets};
+/// # fn read(_: &str) -> Result<KeySecret, receipted::protocol::secret::Error> { KeySecret::new(&[7; 32]) }
+/// // An import is how a secret is replaced: keys are made anew.
+/// let secrets = Secrets { exported: Some(read("the one of last year")?), new: Some(read("a fresh one")?) };
+/// # Ok::<(), receipted::protocol::secret::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Secrets {
     /// The exported store's, where its keys are to be made anew and are made with one.

@@ -14,6 +14,8 @@ use crate::protocol::{key::KeyDigest, secret::SecretFingerprint};
 use std::{io, path::PathBuf};
 
 /// Why an export or an import was not done. Nothing of it is left behind.
+///
+/// What an export or import ([`Filled`]) returns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
