@@ -3,6 +3,8 @@
 use std::{fmt, path::PathBuf};
 
 /// Where a value came from.
+///
+/// A part of [`Error`], and of [`Shown`](super::Shown).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The embedded defaults.
@@ -27,6 +29,13 @@ impl fmt::Display for Origin {
 }
 
 /// Why the configuration is refused.
+///
+/// ```
+/// # use receipted::Config;
+/// // A typing error is no setting: it stops the start, and says what was meant.
+/// let error = Config::from_text("runner = { permit = 16 }").unwrap_err();
+/// assert!(error.to_string().starts_with("runner.permit is no key of receipted"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -28,6 +28,23 @@ use std::{ffi::OsString, fmt, path::Path};
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// The settings, resolved and checked. Its `Debug` form shows no secret and nothing of the team's own table.
+///
+/// ```
+/// use receipted::Config;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Own { bank_url: String }
+///
+/// let config = Config::from_text(
+///     r#"
+///     kafka = { brokers = "localhost:9092", group = "charges" }
+///     app = { bank_url = "https://bank.example" }
+///     "#,
+/// )?;
+/// let own: Own = config.app()?; // what your handlers need stands in the same file
+/// assert_eq!(own.bank_url, "https://bank.example");
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {

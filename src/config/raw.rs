@@ -5,6 +5,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The settings as written, merged.
+///
+/// What programs use is the checked [`Config`](super::Config).
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {

@@ -12,6 +12,15 @@ use crate::{handler::RoutePlan, protocol::time::UnixMillis, store::FileSystem};
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Where to start when nothing is known of a partition that has records.
+///
+/// ```
+/// # use receipted::{Config, config::FirstStart};
+/// # let text = |first: &str| format!("kafka = {{ brokers = \"b:9092\", group = \"g\", first_start = \"{first}\" }}");
+/// // A test that holds it: this service was taken over, and must not run what its predecessor has done.
+/// let config = Config::from_text(&text("latest"))?;
+/// assert_eq!(config.kafka.first_start, Some(FirstStart::Latest));
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstStart {
     /// With the oldest record.
@@ -23,6 +32,15 @@ pub enum FirstStart {
 }
 
 /// Section `[kafka]`.
+///
+/// ```
+/// # use receipted::Config;
+/// # let text = "[kafka]\nbrokers = \"b:9092\"\ngroup = \"charges\"\n[kafka.settings]\n\"security.protocol\" = \"ssl\"";
+/// // For another client of the same service: the cluster and its security, said once.
+/// let kafka = Config::from_text(text)?.kafka;
+/// assert_eq!((kafka.brokers.as_str(), kafka.settings["security.protocol"].as_str()), ("b:9092", "ssl"));
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kafka {
@@ -69,6 +87,14 @@ impl fmt::Debug for Kafka {
 }
 
 /// Section `[store]`.
+///
+/// ```
+/// # use receipted::{Config, config::Error};
+/// /// A command of your own that talks to the running process: it needs no cluster, and no other key of the file.
+/// fn socket() -> Result<std::path::PathBuf, Error> {
+///     Ok(Config::load_store(Some("charges.toml".as_ref()), std::env::vars_os())?.socket())
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Store {
@@ -101,6 +127,15 @@ impl Store {
 }
 
 /// Section `[runner]`.
+///
+/// ```
+/// # use receipted::Config;
+/// # let config = Config::from_text("kafka = { brokers = \"b:9092\", group = \"g\" }\nrunner = { permits = 16, worker_threads = 2 }")?;
+/// // As many connections to the bank as handlers can be at it, on as many threads as they have.
+/// let (connections, threads) = (config.runner.permits, config.runner.threads());
+/// assert_eq!((connections, threads), (16, 2));
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Runner {
@@ -152,6 +187,8 @@ impl Runner {
 }
 
 /// Section `[reconcile]`.
+///
+/// A part of [`Config`](super::Config).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconcile {
@@ -166,6 +203,15 @@ pub struct Reconcile {
 }
 
 /// Section `[dead_letter]`.
+///
+/// ```
+/// # use receipted::{Config, config::HeaderNames};
+/// # let config = Config::from_text("kafka = { brokers = \"b:9092\", group = \"g\" }\ndead_letter = { header_names = \"spring\" }")?;
+/// // For the tool that reads them: where they are, and under which names.
+/// assert_eq!(config.dead_letter.topic, "g.dead-letters");
+/// assert_eq!(config.dead_letter.header_names, HeaderNames::Spring);
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {
@@ -180,6 +226,8 @@ pub struct DeadLetter {
 }
 
 /// Under which names a dead letter's origin and cause stand. Ours are always there.
+///
+/// A part of [`DeadLetter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderNames {
     /// Ours alone.
@@ -191,6 +239,8 @@ pub enum HeaderNames {
 }
 
 /// How log lines look.
+///
+/// A part of [`Telemetry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -200,6 +250,15 @@ pub enum LogFormat {
 }
 
 /// Section `[telemetry]`.
+///
+/// ```
+/// # use receipted::{Config, config::LogFormat};
+/// # let config = Config::from_text("kafka = { brokers = \"b:9092\", group = \"g\" }\ntelemetry = { log_format = \"json\" }")?;
+/// // A service with a log of its own lets it look alike.
+/// let as_json = config.telemetry.log_format == LogFormat::Json;
+/// assert!(as_json);
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Telemetry {

@@ -7,6 +7,16 @@ use toml::{Table, Value};
 const HIDDEN: &str = "(hidden)";
 
 /// One key as `check-config` prints it.
+///
+/// ```
+/// # use receipted::{Config, config::Origin};
+/// # let config = Config::from_text("kafka = { brokers = \"b:9092\", group = \"g\" }\napp = { token = \"t\" }")?;
+/// // What is not the default, for the first line of a log: no secret stands in it.
+/// let set = config.shown().iter().filter(|shown| shown.origin != Origin::Default);
+/// let line: Vec<String> = set.map(|shown| format!("{} = {}", shown.key, shown.value)).collect();
+/// assert!(line.contains(&"app.token = (hidden)".to_string()));
+/// # Ok::<(), receipted::config::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// The key with its section.

@@ -4,6 +4,22 @@ use crate::{protocol::start::Refusal, store};
 use rdkafka::error::KafkaError;
 
 /// Why a runner cannot start, or must end.
+///
+/// ```
+/// # use receipted::runner::Error;
+/// # use std::process::ExitCode;
+/// /// A supervisor restarts at 74 and 75; at 78 a person has something to set right first.
+/// fn exit(ended: Result<(), Error>) -> ExitCode {
+///     match ended {
+///         Ok(()) => ExitCode::SUCCESS,
+///         Err(error) => {
+///             eprintln!("{error}");
+///             error.exit_code().into()
+///         }
+///     }
+/// }
+/// assert_eq!(exit(Err(Error::Loop { topic: "payments".into() })), ExitCode::from(78));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

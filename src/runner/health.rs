@@ -9,6 +9,18 @@ use std::{
 };
 
 /// What a runner's threads say of themselves.
+///
+/// ```
+/// # use receipted::runner::Health;
+/// /// The answer of a readiness page of your own.
+/// fn ready(health: &Health) -> (u16, String) {
+///     match health.ready() {
+///         Ok(()) => (200, "ready".into()),
+///         Err(missing) => (503, missing),
+///     }
+/// }
+/// assert_eq!(ready(&Health::default()), (503, "no partitions are assigned yet".into()));
+/// ```
 #[derive(Debug)]
 pub struct Health {
     began: Instant,

@@ -56,6 +56,19 @@ use std::{sync::Arc, thread};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A runner that is set up and not started: its operators' handle and its health can be given out before it runs.
+///
+/// ```
+/// use receipted::{handler::Routes, runner::{Error, Runner, Settings}, store::ReceiptStore};
+/// use std::sync::Arc;
+///
+/// /// In a program that has its settings and its store from elsewhere. (`receipted::serve` does this, with metrics and an operator socket.)
+/// async fn run(settings: Settings, routes: Routes, store: Arc<dyn ReceiptStore>) -> Result<(), Error> {
+///     let runner = Runner::new(settings, Arc::new(routes), store);
+///     let health = runner.health(); // give it to a page before it runs
+///     let end = async { drop(tokio::signal::ctrl_c().await) };
+///     runner.run(end).await // facts are durable and offsets committed: now close the store
+/// }
+/// ```
 pub struct Runner {
     settings: Settings,
     routes: Arc<Routes>,

@@ -28,6 +28,22 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 const WAITING_MAX: usize = 64;
 
 /// Does what people ask for: what the socket needs of a runner.
+///
+/// ```
+/// # use receipted::{handler::BoxFuture, protocol::{refused::Refused, settle::{Change, Changed}}, runner::{Operator, PartitionAsk, PartitionLine}};
+/// /// For tests of a page of your own, in the place of a runner's [`Operators`](receipted::runner::Operators): nothing runs.
+/// struct Gone;
+///
+/// impl Operator for Gone {
+///     fn perform(&self, _: Change) -> BoxFuture<Result<Changed, Refused>> {
+///         Box::pin(async { Err(Refused::Unavailable { reason: "the runner does not run".into() }) })
+///     }
+///
+///     fn partitions(&self, _: PartitionAsk) -> BoxFuture<Result<Vec<PartitionLine>, Refused>> {
+///         Box::pin(async { Ok(Vec::new()) })
+///     }
+/// }
+/// ```
 pub trait Operator: Send + Sync {
     /// Decides about a change, and makes it durable.
     fn perform(&self, change: Change) -> BoxFuture<Result<Changed, Refused>>;
@@ -48,6 +64,27 @@ impl Operator for Operators {
 }
 
 /// Through which a running process is asked to settle, dead-letter or discard.
+///
+/// ```
+/// # use receipted::{prelude::*, runner::{PartitionAsk, Reading}, testing::{Rehearsal, record}};
+/// # async fn ship(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let mut app = Rehearsal::start(|| {
+/// #     let ship = operation("ship.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(ship);
+/// #     App::new().topic("orders", ship).with_state(())
+/// # })
+/// # .await?;
+/// # app.deliver("orders", record().value(r#"{"id":"o-1"}"#))?;
+/// # app.complete_within(std::time::Duration::from_secs(10)).await?;
+/// // For a page of your own, of `Runner::operators()` or of a rehearsal: where does each partition stand?
+/// let operators = app.operators().ok_or("it does not run")?;
+/// let lines = operators.partitions(PartitionAsk::List).await?;
+/// let halted: Vec<_> = lines.iter().filter(|line| line.reading == Reading::Halted).collect();
+/// assert_eq!((lines.len(), halted.len()), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Operators(UnboundedSender<Inbox>);
 

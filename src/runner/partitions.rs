@@ -20,6 +20,17 @@ use crate::{
 use tokio::sync::oneshot;
 
 /// What is asked about partitions.
+///
+/// ```
+/// # use receipted::{protocol::{note::Author, refused::Refused}, runner::{Operators, PartitionAsk, Word}, store::Partition};
+/// /// While the bank changes its system at night, payments are not read.
+/// async fn pause(operators: &Operators, uid: u32) -> Result<(), Refused> {
+///     let by = Author::Operator { name: "night shift".into(), uid };
+///     let payments = Partition { topic: "payments".into(), number: 0 };
+///     let word = Word { by, reason: "the bank is away until six".into() };
+///     operators.partitions(PartitionAsk::Pause(payments, word)).await.map(drop)
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartitionAsk {
     /// Where each stands.
@@ -31,6 +42,8 @@ pub enum PartitionAsk {
 }
 
 /// On whose word, and why. It is logged.
+///
+/// A part of [`PartitionAsk`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
     /// Who.
@@ -40,6 +53,8 @@ pub struct Word {
 }
 
 /// Whether a partition is read.
+///
+/// A page that reads it: [`Operators`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// It is.
@@ -66,6 +81,8 @@ impl Reading {
 }
 
 /// Where a partition stands.
+///
+/// A page that reads it: [`Operators`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionLine {
     /// Which.

@@ -10,6 +10,8 @@ use crate::{
 };
 
 /// Where to start on a topic that has records and no committed offset.
+///
+/// A part of [`Settings`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstStart {
     /// Not said: refused on a topic that has records.
@@ -23,6 +25,19 @@ pub enum FirstStart {
 }
 
 /// What a runner is set to.
+///
+/// ```
+/// # use receipted::runner::{ErrorText, FirstStart, Settings};
+/// /// What differs on a cluster for tests: everything from the first record on, and letters that say all.
+/// fn on_a_test_cluster(settings: Settings) -> Settings {
+///     Settings {
+///         brokers: "localhost:9092".into(),
+///         first_start: FirstStart::Earliest,
+///         error_text: ErrorText::Included,
+///         ..settings
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Settings {
     /// Where the cluster is.
@@ -82,6 +97,8 @@ pub struct Settings {
 }
 
 /// Whether a dead letter's headers carry the error's text, which may hold personal data.
+///
+/// A part of [`Settings`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorText {
     /// They do.

@@ -12,6 +12,16 @@ use rdkafka::{
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// What one question found.
+///
+/// ```
+/// # use receipted::runner::{Error, Settings, Verdict, survey};
+/// /// Before a deployment: can what the settings and the app say work on that cluster?
+/// async fn fits(settings: &Settings) -> Result<bool, Error> {
+///     let found = survey(settings, &["payments".into()]).await?;
+///     found.iter().for_each(|found| println!("{}: {found}", found.verdict.label()));
+///     Ok(!found.iter().any(|found| matches!(found.verdict, Verdict::Wrong(_))))
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
@@ -24,6 +34,8 @@ pub struct Found {
 }
 
 /// Whether something on the cluster fits, and what to do where it does not.
+///
+/// A part of [`Found`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It does.

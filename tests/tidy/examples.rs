@@ -7,7 +7,7 @@ use crate::{
 use std::collections::BTreeSet;
 
 /// Where every public type has an example. A folder, or a file.
-const SHOWN: &[&str] = &["src/handler/", "src/testing", "src/runner/rehearsal/", "src/store/"];
+const SHOWN: &[&str] = &["src/config/", "src/handler/", "src/runner/", "src/store/", "src/testing"];
 
 /// The public types of a source: name, line, and what is said above them.
 fn types(source: &Source) -> Vec<(&str, usize, String)> {
