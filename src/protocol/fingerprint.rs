@@ -10,6 +10,14 @@ static JSON_CONTEXT: Context = Context::new("receipted 2026 fingerprint json v1"
 static BYTES_CONTEXT: Context = Context::new("receipted 2026 fingerprint bytes v1");
 
 /// The digest of an operation's parameters, or the route's word that it does not compare them.
+///
+/// ```
+/// # use receipted::protocol::fingerprint::Fingerprint;
+/// // What counts as the same parameters: not the order of fields, nor white space.
+/// let first = Fingerprint::of_value(br#"{"account":"a","cents":250}"#);
+/// assert!(!first.differs(Fingerprint::of_value(br#"{ "cents": 250, "account": "a" }"#)));
+/// assert!(first.differs(Fingerprint::of_value(br#"{"account":"a","cents":251}"#)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fingerprint {
     /// The first half of a BLAKE3 digest.
@@ -19,6 +27,13 @@ pub enum Fingerprint {
 }
 
 /// Why parameters have no fingerprint.
+///
+/// ```
+/// # use receipted::protocol::fingerprint::{Error, Fingerprint};
+/// // A number that cannot be told from its neighbours is no parameter to compare.
+/// let value = serde_json::json!({ "cents": 1e300 });
+/// assert!(matches!(Fingerprint::of_fields(&value, &["/cents"]), Err(Error::Inexact { .. })));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -33,6 +33,13 @@ pub enum Alphabet {
 }
 
 /// Why something is no key.
+///
+/// ```
+/// # use receipted::protocol::key::{Alphabet, Error, OperationKey};
+/// // For a form of your own, where a person writes a key: what is wrong with it, and where?
+/// let error = OperationKey::new("acme", "charge", &["c-1".into()], Alphabet::Token).unwrap_err();
+/// assert!(matches!(error, Error::NoVersion { .. })); // `charge.v1` was meant
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -77,6 +84,16 @@ pub enum Error {
 }
 
 /// The identity of one intended business act. Two are equal exactly when tenant, operation and every id part are.
+///
+/// ```
+/// # use receipted::protocol::key::{Alphabet, OperationKey};
+/// // What an operator looks for, and what its destination knows it by: for a script that compares the two.
+/// let key = OperationKey::new("acme", "charge.v1", &["o-1".into(), "7".into()], Alphabet::Token)?;
+/// assert!(key.provider_key(0).text.starts_with("rk1-"));
+/// // Parts are never joined: `o-1`, `7` is another act than `o`, `1-7`.
+/// assert_ne!(key, OperationKey::new("acme", "charge.v1", &["o".into(), "1-7".into()], Alphabet::Token)?);
+/// # Ok::<(), receipted::protocol::key::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationKey {
     /// Shared: everything that takes turns by tenant names it.
@@ -166,6 +183,8 @@ impl fmt::Debug for OperationKey {
 }
 
 /// The parts of a key, checked, of which nothing is copied yet: a repeat is recognised by their digest.
+///
+/// They make an [`OperationKey`].
 pub struct KeyParts<'a> {
     tenant: Cow<'a, str>,
     operation: &'a str,
@@ -215,6 +234,15 @@ impl fmt::Debug for KeyParts<'_> {
 }
 
 /// The digest of an operation key: what the store, logs, metrics and headers carry.
+///
+/// ```
+/// # use receipted::protocol::{key::{Alphabet, KeyDigest, OperationKey}, secret::Derivation};
+/// # let key = OperationKey::new("acme", "charge.v1", &["c-1".into()], Alphabet::Token)?;
+/// // In a log it stands for the key, which may be personal data; from the log it is read back for the store.
+/// let logged = Derivation::Unkeyed.digest(&key).to_string();
+/// assert_eq!(KeyDigest::parse(&logged), Some(Derivation::Unkeyed.digest(&key)));
+/// # Ok::<(), receipted::protocol::key::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyDigest(pub [u8; 32]);
 
@@ -247,6 +275,8 @@ impl fmt::Debug for KeyDigest {
 
 /// An operation's idempotency key at the destination, in the two forms that destinations take. Its bytes are fixed for ever by
 /// the test vectors in `tests/vectors.rs`.
+///
+/// An [`OperationKey`] makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderKey {
     /// `rk1-` and 48 hexadecimal digits: 52 characters.

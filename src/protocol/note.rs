@@ -12,6 +12,15 @@ pub const ANSWER_BYTES_MAX: usize = 4096;
 pub const REASON_BYTES_MAX: usize = 512;
 
 /// One attempt of an operation. Unique for ever: the number is counted per operation, the claim per process start.
+///
+/// ```
+/// # use receipted::protocol::note::AttemptId;
+/// /// As listings of your own may name it: the second attempt, by the seventh start of the process.
+/// fn name(attempt: AttemptId) -> String {
+///     format!("attempt {} of start {}", attempt.number, attempt.claim)
+/// }
+/// assert_eq!(name(AttemptId { number: 2, claim: 7 }), "attempt 2 of start 7");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
     /// 1 for the first attempt of an operation.
@@ -21,6 +30,13 @@ pub struct AttemptId {
 }
 
 /// A place in a topic: where a record stands.
+///
+/// ```
+/// # use receipted::protocol::note::Slot;
+/// // What `Rehearsal::deliver` returns and a listing prints: where to look for the record in Kafka.
+/// let slot = Slot { topic: "payments".into(), partition: 3, offset: 120 };
+/// assert_eq!(slot.to_string(), "payments/3/120");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot {
     /// The topic's name.
@@ -38,6 +54,16 @@ impl fmt::Display for Slot {
 }
 
 /// The durable note that an attempt may now have an effect. Made before the handler runs.
+///
+/// ```
+/// # use receipted::protocol::known::Known;
+/// /// For a report of your own: which records have an operation's attempts run for, and when?
+/// fn attempts(known: &Known) -> Vec<String> {
+///     let admissions = known.receipt.admissions().iter();
+///     admissions.map(|(attempt, admitted)| format!("{}: {} at {}", attempt.number, admitted.slot, admitted.at.0)).collect()
+/// }
+/// assert!(attempts(&Known::default()).is_empty());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Admission {
     /// The parameters' digest.
@@ -59,6 +85,13 @@ pub struct Admission {
 }
 
 /// The destination's name for an effect.
+///
+/// ```
+/// # use receipted::protocol::note::Reference;
+/// // For a comparison with the destination's own list: what is kept of a name, however long it is.
+/// assert_eq!(Reference::new("ch_7").as_ref().map(Reference::as_str), Some("ch_7"));
+/// assert_eq!(Reference::new(""), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reference(String);
 
@@ -85,6 +118,8 @@ impl Reference {
 }
 
 /// What a repeat is answered with.
+///
+/// A part of [`Applied`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Answer {
     /// JSON text.
@@ -94,6 +129,20 @@ pub enum Answer {
 }
 
 /// An effect that is known to have happened.
+///
+/// ```
+/// # use receipted::protocol::{known::Known, note::{Answer, Applied}};
+/// /// For a page of your own: what an operation was answered with, and by which name the destination has it.
+/// fn shown(known: &Known) -> Option<String> {
+///     let Applied { reference, answer, .. } = known.receipt.applied()?;
+///     let name = reference.as_ref().map_or("no name", |reference| reference.as_str());
+///     Some(match answer {
+///         Answer::Json(json) => format!("{name}: {json}"),
+///         Answer::Absent(why) => format!("{name}, and {why}"),
+///     })
+/// }
+/// assert_eq!(shown(&Known::default()), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Applied {
     /// The destination's reference, where it names one.
@@ -105,6 +154,16 @@ pub struct Applied {
 }
 
 /// A durable statement about one named attempt. True whoever writes it, and whenever.
+///
+/// ```
+/// # use receipted::protocol::{note::{AttemptId, Fact}, receipt::Receipt};
+/// // Facts about different attempts do not contradict each other: one that had no effect leaves room for another.
+/// let mut receipt = Receipt::default();
+/// receipt.learn(AttemptId { number: 1, claim: 1 }, Fact::NoEffect("the bank is away".into()));
+/// assert_eq!(receipt.state().label(), "retryable");
+/// receipt.learn(AttemptId { number: 2, claim: 1 }, Fact::Rejected("over the limit".into()));
+/// assert_eq!(receipt.state().label(), "rejected");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Fact {
     /// The effect happened.
@@ -118,6 +177,15 @@ pub enum Fact {
 }
 
 /// Why nobody knows what became of an attempt.
+///
+/// ```
+/// # use receipted::protocol::{note::DoubtReason, receipt::Receipt};
+/// /// For an alert of your own: panics are the team's own mistakes, and nothing of the destination.
+/// fn panics(receipt: &Receipt) -> usize {
+///     receipt.unresolved().into_values().filter(|reason| *reason == DoubtReason::Panic).count()
+/// }
+/// assert_eq!(panics(&Receipt::default()), 0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DoubtReason {
     /// The handler said that it cannot tell.
@@ -150,6 +218,8 @@ impl DoubtReason {
 }
 
 /// The note that an attempt ended, or passed its deadline, without a fact. It changes no state: it makes the doubt countable.
+///
+/// Why there is one: [`DoubtReason`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Doubt {
     /// Why.
@@ -161,6 +231,8 @@ pub struct Doubt {
 }
 
 /// What a verdict says became of the attempts that it covers.
+///
+/// A part of a [`Verdict`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Ruling {
     /// The effect is there.
@@ -187,6 +259,8 @@ impl Ruling {
 }
 
 /// Who gave a verdict.
+///
+/// A part of a [`Verdict`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Author {
     /// The route's lookup.
@@ -212,6 +286,17 @@ impl Author {
 }
 
 /// What settles an attempt in doubt: from a lookup or a person, with the evidence that it rests on.
+///
+/// ```
+/// # use receipted::protocol::{note::{Author, Ruling}, receipt::Receipt};
+/// /// For an audit: what was settled by people, on whose word, and why.
+/// fn by_people(receipt: &Receipt) -> Vec<String> {
+///     let by = |author: &Author| if let Author::Operator { name, .. } = author { Some(name.clone()) } else { None };
+///     let verdicts = receipt.verdicts().iter().filter(|verdict| verdict.ruling != Ruling::Reopened);
+///     verdicts.filter_map(|verdict| Some(format!("{} by {}: {}", verdict.ruling.label(), by(&verdict.by)?, verdict.reason))).collect()
+/// }
+/// assert!(by_people(&Receipt::default()).is_empty());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Verdict {
     /// The attempts that it speaks of.

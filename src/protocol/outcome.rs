@@ -3,6 +3,13 @@
 use super::note::{Applied, DoubtReason, Fact, REASON_BYTES_MAX, cut};
 
 /// What became of an attempt's effect.
+///
+/// ```
+/// # use receipted::protocol::{note::DoubtReason, outcome::Outcome};
+/// // In a layer or a test of your own: what is known for certain becomes a fact, and nothing else does.
+/// assert!(Outcome::NoEffect("the bank is away".into()).fact().is_some());
+/// assert!(Outcome::Unknown(DoubtReason::Timeout, "no answer".into()).fact().is_none());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It happened.
@@ -42,6 +49,15 @@ impl Outcome {
 }
 
 /// What a lookup saw. It has no word for "no effect": not found is proof only after the quiet period.
+///
+/// ```
+/// # use receipted::{handler::Looked, protocol::outcome::Finding};
+/// /// What `testing::look_up` answered, for a test: may the operation run again once the quiet period is over?
+/// fn is_absent(looked: &Looked) -> bool {
+///     matches!(looked, Ok(Finding::NotFound)) // pending is no evidence, and neither is an error
+/// }
+/// assert!(!is_absent(&Err("no answer".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// The effect is there; more than one when the destination shows several under one key.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 static RECORD_CONTEXT: Context = Context::new("receipted 2026 record v1");
 
 /// A park note's name: the slot, and how often that slot has been parked before it.
+///
+/// Of a [`Park`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ParkId {
     /// The record's place.
@@ -16,6 +18,15 @@ pub struct ParkId {
 }
 
 /// Why a record is set aside.
+///
+/// ```
+/// # use receipted::store::{ReceiptStore, memory::MemoryStore};
+/// /// For an alert of your own: what waits for a person, whatever becomes of its operation.
+/// fn for_people(store: &dyn ReceiptStore) -> usize {
+///     store.parked(None, 1000).iter().filter(|(_, park)| !park.reason.follows_operation()).count()
+/// }
+/// assert_eq!(for_people(&MemoryStore::new()), 0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ParkReason {
     /// An attempt may have had its effect.
@@ -64,6 +75,21 @@ impl ParkReason {
 }
 
 /// The durable note that a record is set aside, whole.
+///
+/// ```
+/// # use receipted::store::{Error, ReceiptStore, memory::MemoryStore};
+/// /// Everything that is set aside, whole: for a copy elsewhere before somebody throws it away.
+/// fn copies(store: &dyn ReceiptStore) -> Result<Vec<(String, Option<Vec<u8>>)>, Error> {
+///     let parked = store.parked(None, 1000).into_iter();
+///     let copy = |(id, park): (_, std::sync::Arc<receipted::protocol::park::Park>)| {
+///         let value = store.payload(&id)?.and_then(|record| record.value);
+///         Ok((format!("{} ({}): {}", id.slot, park.reason.label(), park.detail), value))
+///     };
+///     parked.map(copy).collect()
+/// }
+/// assert!(copies(&MemoryStore::new())?.is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Park {
     /// Why.
@@ -85,6 +111,8 @@ pub struct Park {
 }
 
 /// What ended a park note.
+///
+/// A part of an [`End`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EndKind {
     /// The operation is settled.
@@ -108,6 +136,15 @@ impl EndKind {
 }
 
 /// The end of a park note: what, by whom, why, when.
+///
+/// ```
+/// # use receipted::protocol::{known::Known, park::EndKind};
+/// /// For an audit: what was thrown away, and why.
+/// fn discarded(known: &Known) -> Vec<&str> {
+///     known.ends.values().filter(|end| end.kind == EndKind::Discarded).map(|end| end.reason.as_str()).collect()
+/// }
+/// assert!(discarded(&Known::default()).is_empty());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct End {
     /// What ended it.
@@ -121,10 +158,24 @@ pub struct End {
 }
 
 /// Digest of a record's key, value and timestamp: tells whether a slot still holds the record that it held.
+///
+/// Of a [`Payload`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordDigest(pub [u8; 16]);
 
 /// A record kept whole: what a park note carries and a dead letter is made of. Nulls stay nulls.
+///
+/// ```
+/// # use receipted::{handler::Record, protocol::park::Payload};
+/// // A runner of your own, on a client of your own: what its record becomes. Nulls stay nulls.
+/// let payload = Payload {
+///     key: Some(b"account-7".to_vec()),
+///     value: None,
+///     headers: vec![(b"type".to_vec(), Some(b"closed".to_vec()))],
+///     timestamp: Some(1_900_000_000_000),
+/// };
+/// assert_eq!(Record::new(payload.into()).header("type"), Ok("closed"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Payload {
     /// The record key.
@@ -162,6 +213,8 @@ impl Payload {
 }
 
 /// How a slot was ended without a settled operation of its own.
+///
+/// A part of [`SlotNotes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Closing {
     /// Sent to the dead-letter topic.
@@ -171,6 +224,16 @@ pub enum Closing {
 }
 
 /// What the store knows about a slot itself, apart from its operation.
+///
+/// ```
+/// # use receipted::{protocol::{note::Slot, park::{Openness, SlotNotes}}, store::{ReceiptStore, memory::MemoryStore}};
+/// /// A runner of your own, at a record that comes again: is it done with, whatever its operation is?
+/// fn is_over(notes: &SlotNotes) -> bool {
+///     notes.closed.is_some() || matches!(notes.parked, Some((_, _, Openness::Open)))
+/// }
+/// let slot = Slot { topic: "payments".into(), partition: 0, offset: 7 };
+/// assert!(!MemoryStore::new().slots(&[slot]).iter().any(is_over));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotNotes {
     /// How often the slot has been parked, for ever: the number of its newest note.
@@ -190,6 +253,8 @@ impl SlotNotes {
 }
 
 /// Whether a park note still stands.
+///
+/// A part of [`SlotNotes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openness {
     /// Its record waits.

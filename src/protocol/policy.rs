@@ -3,6 +3,15 @@
 use std::time::Duration;
 
 /// What becomes of an attempt in doubt.
+///
+/// ```
+/// # use receipted::protocol::policy::Contract;
+/// # use std::time::Duration;
+/// let searched = Contract::Ask { quiet: Duration::from_mins(2) };
+/// let contract = Contract::DestinationDeduplicates { memory: Duration::from_hours(24), then: Box::new(searched) };
+/// // For a table of what all routes promise: how long must a person wait before anybody may say "not done"?
+/// assert_eq!((contract.last().label(), contract.quiet()), ("ask", Duration::from_mins(2)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contract {
     /// The destination deduplicates by the provider key for `memory` from the first admission under that key: run again in the
@@ -145,6 +154,14 @@ impl Lanes {
 }
 
 /// The waits between attempts that certainly had no effect.
+///
+/// ```
+/// # use receipted::protocol::policy::BackOff;
+/// # use std::time::Duration;
+/// // How long does a record wait, all in all, before its sixth attempt? Three seconds, by default.
+/// let waits: Duration = (1..=5).map(|used| BackOff::default().wait(used)).sum();
+/// assert_eq!(waits, Duration::from_millis(3100));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackOff {
     /// After the first attempt.
@@ -170,6 +187,18 @@ impl BackOff {
 }
 
 /// Everything that a route declares and a rule needs.
+///
+/// ```
+/// # use receipted::prelude::*;
+/// # async fn charge(op: Operation) -> Result<Applied, Failure> { Ok(Applied::new(op.provider_key(), ())) }
+/// # let charge = operation("charge.v1").tenant(fixed("acme")).id(json("/id")).fingerprint(whole_value()).handle(charge);
+/// # let app: App = App::new().topic("payments", charge);
+/// // A test of what a team agreed on for all of its routes.
+/// for declared in app.declared()? {
+///     assert!(declared.policy.attempts_max <= 10, "{}: ask before you raise it", declared.name);
+/// }
+/// # Ok::<(), receipted::handler::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// For attempts in doubt.
@@ -196,6 +225,8 @@ pub struct Policy {
 }
 
 /// Whether a stated *no effect* raises the generation of the provider key.
+///
+/// A part of [`Policy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FreshKey {
     /// The key stays.

@@ -11,6 +11,8 @@ pub const SECRET_BYTES_MIN: usize = 32;
 pub const SECRET_BYTES_MAX: usize = 4096;
 
 /// Why something is no secret. It never holds the secret.
+///
+/// A text that is no secret, such as a password: [`KeySecret`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,6 +31,16 @@ pub enum Error {
 }
 
 /// How the digests of keys are made.
+///
+/// ```
+/// # use receipted::protocol::{key::{Alphabet, OperationKey}, secret::{Derivation, KeySecret}};
+/// # let key = OperationKey::new("acme", "charge.v1", &["1984-12-24".into()], Alphabet::Token)?;
+/// # let secret = KeySecret::new(&[7; 32])?;
+/// // Who guesses an id can compute its plain digest; not the one that is made with a secret.
+/// let (plain, keyed) = (Derivation::Unkeyed.digest(&key), Derivation::of(Some(&secret)).digest(&key));
+/// assert_ne!(plain, keyed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub enum Derivation {
     /// Of the key alone: it can be guessed from a known id, and is not anonymous.
@@ -67,6 +79,16 @@ impl Derivation {
 }
 
 /// A secret, as what is made of it: what digests are made with, what keys are sealed with, and how it is told from another.
+///
+/// ```
+/// # use receipted::protocol::secret::{Error, KeySecret};
+/// // From a vault of your own, not a file. Two processes compare fingerprints, and never the secret.
+/// let from_the_vault = [7; 32];
+/// let secret = KeySecret::new(&from_the_vault)?;
+/// assert_eq!(secret.fingerprint(), KeySecret::new(&from_the_vault)?.fingerprint());
+/// assert_eq!(KeySecret::new(b"a password"), Err(Error::Short { bytes: 10 }));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeySecret {
     digests: [u8; 32],
@@ -115,6 +137,8 @@ impl fmt::Debug for KeySecret {
 }
 
 /// Which secret a store's digests are made with.
+///
+/// Of a [`KeySecret`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretFingerprint([u8; 16]);
 

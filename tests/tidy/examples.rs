@@ -7,7 +7,20 @@ use crate::{
 use std::collections::BTreeSet;
 
 /// Where every public type has an example. A folder, or a file.
-const SHOWN: &[&str] = &["src/config/", "src/handler/", "src/runner/", "src/store/", "src/testing"];
+const SHOWN: &[&str] = &[
+    "src/config/",
+    "src/handler/",
+    "src/protocol/fingerprint.rs",
+    "src/protocol/key.rs",
+    "src/protocol/note.rs",
+    "src/protocol/outcome.rs",
+    "src/protocol/park.rs",
+    "src/protocol/policy.rs",
+    "src/protocol/secret.rs",
+    "src/runner/",
+    "src/store/",
+    "src/testing",
+];
 
 /// The public types of a source: name, line, and what is said above them.
 fn types(source: &Source) -> Vec<(&str, usize, String)> {
