@@ -8,6 +8,9 @@ SHELL := bash
 # What takes part in `make test` and stays out of `make test-fast`; tests carry the name in their kind.
 REAL_BROKER := real broker
 
+# Each alone, as part of `make test`; those that need another build of the client library are in `make hygiene`.
+OWN_FEATURES := sled kafka cli tower
+
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
 
@@ -18,6 +21,7 @@ demo: ## the whole journey on embedded defaults, with an account at the end; nee
 test: ## everything: lint, the core alone, and all tests, those on a real Kafka broker included
 	tools/install.sh build lint trace deploy watch broker
 	$(MAKE) --no-print-directory lint
+	tools/features.sh $(OWN_FEATURES)
 	cargo test --no-default-features
 	cargo test -p receipted-mistakes
 	cargo test

@@ -16,7 +16,7 @@ macro_rules! point {
 }
 
 /// The same place for each kind of what is on its way: `place/kind`.
-#[cfg(feature = "crash-points")]
+#[cfg(all(feature = "sled", feature = "crash-points"))]
 macro_rules! point_of_each {
     ($place:expr, $kinds:expr, $said:ident => $fails:expr) => {
         for kind in &$kinds {
@@ -24,12 +24,14 @@ macro_rules! point_of_each {
         }
     };
 }
-#[cfg(not(feature = "crash-points"))]
+#[cfg(all(feature = "sled", not(feature = "crash-points")))]
 macro_rules! point_of_each {
     ($($any:tt)*) => {};
 }
 
-pub(crate) use {point, point_of_each};
+pub(crate) use point;
+#[cfg(feature = "sled")]
+pub(crate) use point_of_each;
 
 #[cfg(feature = "crash-points")]
 pub(crate) use planned::reach;

@@ -41,12 +41,6 @@ impl Watermark {
         self.incomplete.first().copied().unwrap_or(self.next)
     }
 
-    /// Slots that are not complete.
-    #[must_use]
-    pub fn incomplete(&self) -> usize {
-        self.incomplete.len()
-    }
-
     /// Offsets between the lowest slot that is not complete and the next one expected: what a slow head holds back.
     #[must_use]
     pub fn gap(&self) -> u64 {

@@ -404,6 +404,7 @@ fn every_refusal_has_a_name_of_its_own_and_a_remedy() {
     ];
     let names: std::collections::BTreeSet<&str> = all.iter().map(Refused::code).collect();
     assert_eq!(names.len(), all.len());
+    assert!(Refused::Repeats { held: 0 }.remedy().contains("none is held"));
     assert!(all.iter().all(|refused| !refused.remedy().is_empty() && !refused.to_string().is_empty()));
 }
 
