@@ -162,8 +162,6 @@ impl Fixture {
     }
 }
 
-/// A test that is given the place of a store that is not there yet.
-#[cfg(feature = "sled")]
 /// Tests under their own names.
 #[cfg(feature = "sled")]
 macro_rules! tests {
@@ -172,6 +170,8 @@ macro_rules! tests {
 #[cfg(feature = "sled")]
 pub(crate) use tests;
 
+/// A test that is given the place of a store that is not there yet.
+#[cfg(feature = "sled")]
 pub(crate) type InDirectory = fn(&std::path::Path);
 
 /// Makes trials of them, each with a directory of its own.
