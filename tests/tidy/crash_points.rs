@@ -4,7 +4,7 @@ use crate::{
     assert_tidy,
     source::{Source, files, sources},
 };
-use std::{collections::BTreeMap, process::Command};
+use std::collections::BTreeMap;
 
 /// What each of their lines begins with (src/crash.rs).
 const MARK: &str = "receipted-crash-point";
@@ -78,7 +78,7 @@ fn no_default_and_no_image_has_crash_points() {
 #[cfg(feature = "cli")]
 fn a_build_without_the_feature_has_no_crash_points() {
     let program = env!("CARGO_BIN_EXE_receipted");
-    let searched = Command::new("grep").args(["-qF", MARK, program]).status().expect("grep");
+    let searched = std::process::Command::new("grep").args(["-qF", MARK, program]).status().expect("grep");
     assert!(matches!(searched.code(), Some(0 | 1)), "{searched}");
     assert_eq!(searched.success(), cfg!(feature = "crash-points"), "{program}");
 }
