@@ -369,7 +369,7 @@ fn first_key(db: &::sled::Db, prefix: &[u8]) -> ::sled::IVec {
 
 fn what_is_missing_or_changed_is_found(root: &Path) {
     type Damage = fn(&::sled::Db);
-    let damages: [(&str, &str, Damage); 10] = [
+    let damages: [(&str, &str, Damage); 11] = [
         ("the first block is gone", "block 0 is missing", |db| drop(db.remove(block(0)).expect("writes"))),
         ("a block is gone", "block 7 is missing", |db| drop(db.remove(block(7)).expect("writes"))),
         ("the last block is gone", "blocks were written", |db| {
@@ -395,6 +395,12 @@ fn what_is_missing_or_changed_is_found(root: &Path) {
             let admission = 32 + 13 + 2 + usize::from(u16::from_be_bytes([value[46], value[47]]));
             let body = &value[1 + admission..value.len() - 4];
             db.insert(block(0), seal(&block(0), body)).expect("writes");
+        }),
+        ("a note goes on after its end", "its body", |db| {
+            let key = first_key(db, &[0x20]);
+            let value = db.get(&key).expect("reads").expect("a note");
+            let body = [&value[1..value.len() - 4], &[0]].concat();
+            db.insert(&key, seal(&key, &body)).expect("writes");
         }),
         ("a chunk has another byte", "checksum", |db| {
             let (key, mut value) = db.scan_prefix([0x21]).next().expect("a chunk").expect("reads");
