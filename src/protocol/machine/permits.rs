@@ -136,8 +136,12 @@ impl Permits {
             gate && self.may_start(of) && (who == Who::Anybody || origin.is_parked())
         };
         let of = self.queues.range(after).map(|(of, _)| of).chain(self.queues.keys()).find(may)?.clone();
-        let work = *self.queues.get(&of)?.front()?;
-        self.withdraw(work);
+        let queue = self.queues.get_mut(&of)?;
+        let work = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&of);
+        }
+        self.asked.remove(&work);
         if of.1 == Pace::One {
             self.alone = Some(work);
         }
